@@ -1,0 +1,1 @@
+"""The conformance kit: whether a backend computes what the operations mean."""

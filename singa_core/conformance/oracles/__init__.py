@@ -1,0 +1,40 @@
+"""References for every operation, in float64 by NumPy and Python: never by a kernel of ours.
+
+`ORACLES[name](*arrays, **attrs)` takes host arrays and the attributes of the public call, and
+gives an array, or a tuple of them. A family adds its table with one line.
+"""
+
+from singa_core.conformance.oracles import (
+    activation,
+    creation,
+    dropout,
+    elementwise,
+    embedding,
+    indexing,
+    linalg,
+    linear,
+    loss,
+    normalization,
+    optim,
+    random,
+    reduction,
+    shape,
+)
+from singa_core.conformance.oracles.common import Oracle
+
+ORACLES: dict[str, Oracle] = {
+    **activation.TABLE,
+    **creation.TABLE,
+    **dropout.TABLE,
+    **elementwise.TABLE,
+    **embedding.TABLE,
+    **indexing.TABLE,
+    **linalg.TABLE,
+    **linear.TABLE,
+    **loss.TABLE,
+    **normalization.TABLE,
+    **optim.TABLE,
+    **random.TABLE,
+    **reduction.TABLE,
+    **shape.TABLE,
+}

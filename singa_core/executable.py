@@ -1,0 +1,324 @@
+"""The default Executable: a loop over the same kernels as eager, with everything bound once.
+
+Every root has its memory, every launch its handles. Argument roots are bound at each run; result
+roots are leased to the caller, and bound anew only if the caller still holds the last result; state
+cells are written in place in their homes. Constants and scalars have memory of their own.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from singa_core import homes
+from singa_core.device import Array, Device, allocate, as_bytes, empty_array, from_host
+from singa_core.errors import StateLost
+from singa_core.operation import failure
+from singa_core.passes.place import Place, Placed, place
+from singa_core.program import Executable, Program
+from singa_core.spec import Spec
+from singa_core.tensor import Tensor, packed
+
+Patch = tuple[list[Any], int, Place]
+
+
+class LoopExecutable(Executable):
+    """A Program bound to kernels and memory of one device.
+
+    Args:
+        program: an optimised Program.
+        device: where to run it.
+        cells: the state cells it reads and writes, by number; each gets a home.
+    """
+
+    def __init__(self, program: Program, device: Device, cells: Sequence[Tensor]) -> None:
+        self.program = program
+        self.device = device
+        self.cells = list(cells)
+        self.placed = place(program, device)
+        self.closed = False
+        self._arrays: dict[int, Array] = {}
+        self._code: list[tuple[Callable[..., Any], list[Any]]] = []
+        self._names: list[str] = []
+        self._patches: dict[int, list[Patch]] = {}
+        self._scratch: dict[Spec, Array] = {}
+        self._allocate(self.placed)
+        self._bind(self.placed)
+        self._written = [self.cells[c] for c, _ in self.placed.writes]
+        self._first_write = self._find_first_write()
+
+    # -- loading -----------------------------------------------------------------------------------
+
+    def _allocate(self, placed: Placed) -> None:
+        """Memory for every root except arguments."""
+        arrays = self._arrays
+        for cell, root in zip(self.cells, placed.cells, strict=True):
+            if cell.home is None:
+                homes.rebind(cell, packed(cell))
+                homes.settle(cell)
+            if cell.array is not None and cell.home is not None:
+                # a look of our own: sharing the cell's would count as a holder of its value
+                spec = cell.array.spec
+                arrays[root] = Array(cell.home, spec, spec, 0, cell.array.handle)
+        for slot, root in placed.constants.items():
+            arrays[root] = from_host(self.device, self.program.constants[slot], placed.roots[root])
+        self._allocate_scalars(placed)
+        for root in placed.written_roots():
+            if root not in arrays:
+                arrays[root] = empty_array(self.device, placed.roots[root])
+
+    def _allocate_scalars(self, placed: Placed) -> None:
+        """One block for all run-time scalars, and host views to fill it through."""
+        offsets, size = [], 0
+        for root in placed.scalars:
+            offsets.append(size)
+            step = self.device.capabilities.alignment
+            size += -(-placed.roots[root].nbytes // step) * step
+        self._staging = np.zeros(size, np.uint8)
+        self._fields = []
+        if not size:
+            return
+        self._block = allocate(self.device, size)
+        for root, offset in zip(placed.scalars, offsets, strict=True):
+            spec = placed.roots[root]
+            field = self._staging[offset : offset + spec.nbytes].view(spec.dtype.numpy)
+            self._fields.append(field.reshape(spec.shape))
+            if self.device.capabilities.sub_buffers:
+                array = Array(self._block, spec, spec, offset // spec.dtype.itemsize)
+            else:
+                array = empty_array(self.device, spec)
+            self._arrays[root] = array
+
+    def _bind(self, placed: Placed) -> None:
+        """The launch list: (function, handles), handles of arguments and results to be patched."""
+        moving = set(placed.args) | set(placed.results)
+        for step in placed.steps:
+            handles: list[Any] = []
+            outs = [Place(root, placed.roots[root]) for root in step.outs]
+            for where in (*step.ins, *outs):
+                if where.root in moving:
+                    self._patches.setdefault(where.root, []).append((handles, len(handles), where))
+                handles.append(self._handle(where))
+            function = step.entry.launch
+            if step.entry.workspace is not None:
+                handles.append(self._workspace(step.entry.workspace))
+            kernel = step.entry.kernel
+            if kernel is not None and kernel.returning:
+                function = writing(function, len(step.ins))
+            if function is not None:
+                self._code.append((function, handles))
+                self._names.append(step.text)
+        for cell, root in placed.writes:
+            if root != placed.cells[cell]:
+                self._copy_to_state(cell, root)
+
+    def _copy_to_state(self, cell: int, root: int) -> None:
+        """The last launches: new values that could not be computed in place."""
+        source, target = self._arrays[root].storage, self._arrays[self.placed.cells[cell]].storage
+        nbytes = self.placed.roots[root].nbytes
+        if nbytes:
+            self._code.append((self.device.copy, [source.buffer, 0, target.buffer, 0, nbytes]))
+            self._names.append(f"copy to cell {cell}")
+
+    def _workspace(self, spec: Spec) -> Any:
+        """Scratch memory of a launch: launches of one size follow each other and share it."""
+        if spec not in self._scratch:
+            self._scratch[spec] = empty_array(self.device, spec)
+        return self._scratch[spec].handle
+
+    def _handle(self, where: Place) -> Any:
+        array = self._arrays.get(where.root)
+        if array is None:  # an argument: bound at each run
+            return None
+        if where.whole and where.form is array.form:
+            return array.handle
+        return look(array, where)
+
+    def _find_first_write(self) -> int:
+        """Number of the first launch that writes state; a failure before it has changed nothing."""
+        own = {self.placed.cells[c] for c, _ in self.placed.writes}
+        for number, step in enumerate(self.placed.steps):
+            if own.intersection(step.outs):
+                return number
+        return len(self.placed.steps)
+
+    # -- running -----------------------------------------------------------------------------------
+
+    def run(self, args: Sequence[Array], scalars: Callable[[], Sequence[Any]]) -> list[Array]:
+        remaining = iter(self._code)
+        try:
+            self._prepare(args, scalars)
+            self.device.call(_loop, remaining)
+        except BaseException as error:  # an interrupt tears state like a fault
+            told = self._failed(error, remaining)
+            if told is error:
+                raise
+            raise told from error
+        return self._finish()
+
+    def profile(
+        self, args: Sequence[Array], scalars: Callable[[], Sequence[Any]]
+    ) -> list[tuple[str, float]]:
+        self._prepare(args, scalars)
+        times = []
+        for name, (function, handles) in zip(self._names, self._code, strict=True):
+            start = time.perf_counter()
+            self.device.call(function, *handles)
+            self.device.synchronize()
+            times.append((name, time.perf_counter() - start))
+        self._finish()
+        return times
+
+    def _prepare(self, args: Sequence[Array], scalars: Callable[[], Sequence[Any]]) -> None:
+        """Everything that can be refused, and all that must be moved, before the first launch."""
+        if self.closed:
+            raise StateLost("this executable was closed; record the function again")
+        for cell in self._written:
+            homes.claim(cell)
+        for root in self.placed.results:
+            self._lease(root)
+        for root, array in zip(self.placed.args, args, strict=True):
+            self._patch(root, array)
+        values = scalars()
+        if self._fields:
+            for field, value in zip(self._fields, values, strict=True):
+                field[...] = value
+            self._upload_scalars()
+
+    def _upload_scalars(self) -> None:
+        if self.device.capabilities.sub_buffers:
+            self.device.upload(self._block.buffer, 0, self._staging)
+            return
+        for root, field in zip(self.placed.scalars, self._fields, strict=True):
+            buffer = self._arrays[root].storage.buffer
+            self.device.upload(buffer, 0, as_bytes(np.ascontiguousarray(field)))
+
+    def _patch(self, root: int, array: Array) -> None:
+        for handles, position, where in self._patches.get(root, ()):
+            if where.whole and where.form is array.form:
+                handles[position] = array.handle
+            else:
+                handles[position] = look(array, where)
+
+    def _lease(self, root: int) -> None:
+        """Give a result root new memory if the caller still looks at the last result."""
+        if _is_leased(self._arrays, root):
+            self._arrays[root] = empty_array(self.device, self.placed.roots[root])
+            self._patch(root, self._arrays[root])
+
+    def _finish(self) -> list[Array]:
+        if not self.device.capabilities.synchronous:
+            homed = [cell.home for cell in self._written if cell.home is not None]
+            self.device.state.unsettled.update(homed)
+        self._forget_args()
+        return [self._arrays[root] for root in self.placed.results]
+
+    def _forget_args(self) -> None:
+        """The caller's arrays are not ours to keep."""
+        for root in self.placed.args:
+            for handles, position, _ in self._patches.get(root, ()):
+                handles[position] = None
+
+    def _failed(self, error: BaseException, remaining: Any) -> BaseException:
+        """Before the first write nothing has changed; after it, state is neither old nor new."""
+        number = len(self._code) - remaining.__length_hint__() - 1
+        self._forget_args()
+        told = error
+        if isinstance(error, Exception) and 0 <= number < len(self.placed.steps):
+            told = failure(error, self.placed.steps[number].entry, self.device)
+        if number < self._first_write:
+            return told
+        for cell in self._written:
+            if cell.home is not None:
+                cell.home.mark().lost = True
+        if not isinstance(error, Exception):
+            return error
+        return StateLost(
+            f"replay failed at launch {number} ({self._names[number]}), "
+            "after state had begun to change; "
+            f"{len(self._written)} cells are neither old nor new\n"
+            f"  cause: {type(told).__name__}: {told}\n"
+            "try: load the last checkpoint, or assign every parameter again"
+        )
+
+    # -- telling -----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        self.closed = True
+        self._code.clear()
+        self._patches.clear()
+        self._arrays.clear()
+        self._scratch.clear()
+
+    def report(self) -> Mapping[str, Any]:
+        placed = self.placed
+        in_place = sum(r == placed.cells[c] for c, r in placed.writes)
+        temporary = {*placed.written_roots(), *placed.scalars, *placed.constants.values()}
+        return {
+            "instructions": len(self.program.instructions),
+            "launches": len(placed.steps),
+            "views": placed.views,
+            "copies": placed.copies,
+            "in_place_updates": in_place,
+            "updates": len(placed.writes),
+            "bytes": sum(placed.roots[root].nbytes for root in temporary - set(placed.cells)),
+            "served": [
+                (s.text, s.entry.kernel.language if s.entry.kernel else "none")
+                for s in placed.steps
+            ],
+        }
+
+
+def look(array: Array, where: Place) -> Any:
+    """A handle on the memory of `array`, laid out as `where` says."""
+    storage, form = array.storage, where.form
+    offset = array.offset + where.offset
+    return storage.device.bind(storage.buffer, offset, form.shape, form.strides, form.dtype)
+
+
+def _loop(code: Any) -> None:
+    for function, handles in code:
+        function(*handles)
+
+
+def writing(function: Any, inputs: int) -> Callable[..., None]:
+    """A returning kernel as one that writes into its outputs."""
+
+    def write(*handles: Any) -> None:
+        made = function(*handles[:inputs])
+        results = made if isinstance(made, tuple) else (made,)
+        for out, result in zip(handles[inputs:], results, strict=True):
+            out[...] = result
+
+    return write
+
+
+def _lease_count(arrays: dict[int, Array], root: int) -> int:
+    array = arrays[root]
+    return sys.getrefcount(array) + sys.getrefcount(array.storage)
+
+
+class _Twin:
+    __slots__ = ("storage",)
+
+
+def _calibrated() -> int:
+    twin: Any = _Twin()
+    twin.storage = object()
+    probe = {0: twin}
+    del twin
+    return _lease_count(probe, 0)
+
+
+_FREE = _calibrated() if homes.CAN_COUNT else 0
+
+
+def _is_leased(arrays: dict[int, Array], root: int) -> bool:
+    """True if anybody outside still refers to the result's array or storage."""
+    return (
+        not homes.CAN_COUNT or _lease_count(arrays, root) > _FREE or arrays[root].storage.exported
+    )

@@ -1,0 +1,147 @@
+"""Layers without parameters: an operation, with its attributes fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from singa_core import ops
+from singa_core.errors import ArgumentError
+from singa_core.layer import Layer
+from singa_core.tensor import Tensor
+
+
+class Lambda(Layer):
+    """Any function of tensors as a layer."""
+
+    def __init__(self, function: Any) -> None:
+        if not callable(function):
+            raise ArgumentError("Lambda", "a function", repr(function))
+        self.function = function
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.function(*inputs)
+
+
+class ReLU(Layer):
+    """max(x, 0). Shapes: any -> same."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = ops.relu(x)
+        return y
+
+
+class LeakyReLU(Layer):
+    """x where x > 0, else slope * x.
+
+    Shapes: any -> same. Args: slope: of the negative side, >= 0.
+    """
+
+    def __init__(self, slope: float = 0.01) -> None:
+        self.slope = slope
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = ops.leaky_relu(x, slope=self.slope)
+        return y
+
+
+class Sigmoid(Layer):
+    """1 / (1 + exp(-x)). Shapes: any -> same."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = ops.sigmoid(x)
+        return y
+
+
+class Tanh(Layer):
+    """Hyperbolic tangent. Shapes: any -> same."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = ops.tanh(x)
+        return y
+
+
+class GELU(Layer):
+    """x * Phi(x).
+
+    Shapes: any -> same. Args: approximate: "none", or "tanh" for the cheaper form.
+    """
+
+    def __init__(self, approximate: str = "none") -> None:
+        self.approximate = approximate
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = ops.gelu(x, approximate=self.approximate)
+        return y
+
+
+class SiLU(Layer):
+    """x * sigmoid(x), also called swish. Shapes: any -> same."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = ops.silu(x)
+        return y
+
+
+class Softmax(Layer):
+    """exp(x) / sum exp(x) along `axis`. Shapes: any with that axis -> same."""
+
+    def __init__(self, axis: int = -1) -> None:
+        self.axis = axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = ops.softmax(x, axis=self.axis)
+        return y
+
+
+class LogSoftmax(Layer):
+    """Logarithm of softmax along `axis`, without its loss of precision."""
+
+    def __init__(self, axis: int = -1) -> None:
+        self.axis = axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = ops.log_softmax(x, axis=self.axis)
+        return y
+
+
+class Flatten(Layer):
+    """Axes from `start_axis` on become one. Shapes: (n, ...) -> (n, product of the rest)."""
+
+    def __init__(self, start_axis: int = 1) -> None:
+        self.start_axis = start_axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = x.flatten(self.start_axis)
+        return y
+
+
+class Reshape(Layer):
+    """Axes after the first take a new shape, one size of which may be -1.
+
+    Shapes: (n, ...) -> (n, *shape).
+    """
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        self.shape = tuple(shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = x.reshape(x.shape[0], *self.shape)
+        return y
+
+
+class Dropout(Layer):
+    """In training, zeros elements with probability p and scales the others by 1 / (1 - p).
+
+    Shapes: any -> same. Args: p: probability of zero, 0 <= p <= 1.
+    Source: Srivastava et al., JMLR 15, 2014.
+    """
+
+    def __init__(self, p: float = 0.5) -> None:
+        if not 0 <= p <= 1:
+            raise ArgumentError("Dropout", "0 <= p <= 1", p)
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = ops.dropout(x, p=self.p, training=self.training)
+        return y

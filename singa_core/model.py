@@ -1,0 +1,168 @@
+"""Model: a Layer that can be compiled: its forward and its training step become graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any
+
+from singa_core.device import Device
+from singa_core.engine import ALGORITHMS, GraphFunction
+from singa_core.errors import ArgumentError
+from singa_core.layer import Layer
+from singa_core.mode import MODE, Mode, use_mode
+from singa_core.recorder import Recorder
+from singa_core.spec import Spec
+from singa_core.tensor import Tensor, as_device
+
+
+class Placeholder:
+    """Shape and dtype of an input that `compile` does not need to see.
+
+    >>> Placeholder((64, 784)).spec
+    float32 (64, 784)
+    """
+
+    def __init__(
+        self, shape: Sequence[int], dtype: str = "float32", device: Device | str | None = None
+    ) -> None:
+        self.spec = Spec(tuple(shape), dtype)
+        self.device = None if device is None else as_device(device)
+
+
+class Model(Layer):
+    """A layer with a training step, whose work is recorded as graphs once `compile` was called.
+
+    A subclass defines `forward` and, to train, `train_one_batch`: any code over tensors, with as
+    many inputs, losses and optimisers as it likes. Without one of its own, a model with the
+    attributes `loss` (a function of output and target) and `optimizer` uses a default step.
+
+    Calling the model is `forward`. In evaluation mode or under `no_grad` it is replayed from a
+    graph and its result has no history; otherwise it runs eagerly, so that a gradient can be taken
+    outside.
+    """
+
+    loss: Callable[..., Tensor] | None = None
+    optimizer: Callable[[Tensor], None] | None = None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        own = cls.__dict__.get("train_one_batch")
+        if own is not None:
+            cls.train_one_batch = _through_graph(own)  # type: ignore[method-assign]
+
+    def train_one_batch(self, x: Any, target: Any) -> Any:
+        """One training step: forward, loss, backward, update. Gives (output, loss)."""
+        return self._graphed("train_one_batch", Model._default_step, (self, x, target), {})
+
+    def _default_step(self, x: Any, target: Any) -> Any:
+        if self.loss is None or self.optimizer is None:
+            missing = "loss" if self.loss is None else "optimizer"
+            raise ArgumentError(
+                type(self).__name__,
+                f"the attribute {missing!r} for the default train_one_batch", "none",
+                hint=f"set model.{missing}, or define train_one_batch",
+            )  # fmt: skip
+        output = self.forward(x)
+        loss = self.loss(output, target)
+        self.optimizer(loss)
+        return output, loss
+
+    # -- graphs ------------------------------------------------------------------------------------
+
+    def compile(
+        self,
+        inputs: Sequence[Any],
+        *,
+        is_train: bool = True,
+        use_graph: bool = True,
+        graph_alg: str = "memory",
+    ) -> Model:
+        """Learn sizes from the shapes of `inputs`, initialise, switch graphs on; without data.
+
+        Args:
+            inputs: one Placeholder, tensor or array for each input of `forward`; only shape, dtype
+                and device count.
+            is_train: leave the model in training mode, else in evaluation mode.
+            use_graph: record and replay `train_one_batch` and `forward`; else all runs eagerly.
+            graph_alg: "memory" (lowest peak) or "sequence" (recorded order).
+
+        Raises: ArgumentError for other values of graph_alg; what the layers raise for wrong shapes.
+        """
+        if graph_alg not in ALGORITHMS:
+            raise ArgumentError(
+                "compile", f"graph_alg among {', '.join(ALGORITHMS)}", repr(graph_alg)
+            )
+        if not isinstance(inputs, list | tuple):
+            raise ArgumentError("compile", "a list of inputs", type(inputs).__name__)
+        specs, device = _specs(inputs)
+        self.train(is_train)
+        recorder = Recorder(device)
+        with use_mode(Mode(MODE.get().grad, recorder)):
+            self(*[recorder.placeholder(spec) for spec in specs])
+        graphs = {"graph_alg": graph_alg, "functions": {}} if use_graph else None
+        object.__setattr__(self, "_graphs", graphs)
+        return self
+
+    _graphs: dict[str, Any] | None = None
+
+    def _graphed(self, name: str, function: Callable[..., Any], args: Any, options: Any) -> Any:
+        """Run a method through its graph, if graphs are on and nothing records already."""
+        if self._graphs is None or MODE.get().recorder is not None:
+            return function(*args, **options)
+        functions = self._graphs["functions"]
+        found = functions.get((name, function))
+        if found is None:
+            found = functions[(name, function)] = GraphFunction(
+                lambda *a, **k: function(self, *a, **k),
+                fingerprint=self.fingerprint,
+                graph_alg=self._graphs["graph_alg"],
+            )
+        return found(*args[1:], **options)
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        if self._graphs is None or MODE.get().recorder is not None or self._wants_history(inputs):
+            return super().__call__(*inputs, **options)
+        return self._graphed("forward", Layer.__call__, (self, *inputs), options)
+
+    def _wants_history(self, inputs: Sequence[Any]) -> bool:
+        """True where somebody may take a gradient of the result."""
+        if not MODE.get().grad:
+            return False
+        return self.training or any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
+
+    def graph_report(self) -> list[Mapping[str, Any]]:
+        """For each recorded graph: how its instructions are served, launches, copies, bytes."""
+        if self._graphs is None:
+            return []
+        return [
+            {"function": name, **recording.executable.report()}
+            for (name, _), function in self._graphs["functions"].items()
+            for recording in function.recordings
+        ]
+
+
+def _through_graph(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def train_one_batch(self: Model, *args: Any, **options: Any) -> Any:
+        return self._graphed("train_one_batch", method, (self, *args), options)
+
+    return train_one_batch
+
+
+def _specs(inputs: Sequence[Any]) -> tuple[list[Spec], Device]:
+    """What compile needs to know of its inputs."""
+    specs, devices = [], []
+    for i, x in enumerate(inputs):
+        if isinstance(x, Placeholder | Tensor):
+            specs.append(x.spec)
+            if x.device is not None:
+                devices.append(x.device)
+        elif hasattr(x, "shape") and hasattr(x, "dtype"):
+            specs.append(Spec(x.shape, x.dtype))
+        else:
+            raise ArgumentError(
+                "compile", "placeholders, tensors or arrays", f"{type(x).__name__} as input {i}",
+                hint="Placeholder((batch, features))",
+            )  # fmt: skip
+    return specs, devices[0] if devices else as_device(None)

@@ -1,0 +1,406 @@
+"""Activation functions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+from singa_core.errors import ArgumentError, ShapeError
+from singa_core.operation import Needs, Operation
+from singa_core.ops.base import FloatUnary, Grads, check_kind, unary_samples
+from singa_core.ops.elementwise import erf, exp, expm1, log1p
+from singa_core.ops.elementwise_composed import clip
+from singa_core.ops.elementwise_pairs import less, maximum, minimum, where
+from singa_core.ops.shape_composed import split
+from singa_core.optable import function
+from singa_core.sample import In, sample
+from singa_core.spec import Spec
+from singa_core.tensor import Tensor
+
+__all__ = [
+    "celu", "elu", "gelu", "glu", "hard_shrink", "hard_sigmoid", "hard_swish", "hard_tanh",
+    "leaky_relu", "log_sigmoid", "mish", "prelu", "relu", "relu6", "relu_grad", "selu", "sigmoid",
+    "silu", "soft_shrink", "softplus", "softsign", "tanh_shrink", "threshold",
+]  # fmt: skip
+
+_POSITIVE, _NEGATIVE = In((3, 4), low=0.2, high=2.0), In((2, 3), low=-2.0, high=-0.2)
+AROUND_ZERO = (sample(_POSITIVE), sample(_NEGATIVE), sample(In((), low=0.2)), sample((0, 3)))
+
+
+class Relu(FloatUnary):
+    """Rectified linear unit, y = max(x, 0); its gradient at 0 is 0.
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32.
+    Source: V. Nair, G. E. Hinton, ICML 2010.
+
+    >>> from singa_core import tensor
+    >>> relu(tensor([-1.0, 2.0])).tolist()
+    [0.0, 2.0]
+    """
+
+    name = "relu"
+    keeps = ("y",)
+    samples = AROUND_ZERO
+
+    def forward(self, x: Tensor) -> Any:
+        return maximum(x, 0.0)
+
+    def backward(self, grad: Tensor, y: Tensor, *, needs: Needs) -> Grads:
+        return (relu_grad(grad, y),)
+
+
+class ReluGrad(Operation):
+    """What `relu` lets through backward, dx = grad where y > 0, else 0.
+
+    Shapes: grad, y -> dx, all the same. Dtype: floats of one dtype.
+    Source: derivative of y = max(x, 0).
+    """
+
+    name = "relu_grad"
+    keeps = ("y",)
+    promotes = True
+    samples = (
+        sample((3, 4), In((3, 4), low=0.2, grad=False)),
+        sample((2, 3), In((2, 3), low=-2.0, high=-0.2, grad=False)),
+        sample((), In((), low=0.2, grad=False)),
+        sample((0, 3), In((0, 3), grad=False)),
+    )
+
+    def infer(self, grad: Spec, y: Spec) -> Spec:
+        check_kind(self.name, "float", grad=grad, y=y)
+        if grad.shape != y.shape:
+            got = f"{grad.shape} != {y.shape}"
+            raise ShapeError(self.name, "grad.shape == y.shape", got, grad=grad, y=y)
+        return grad
+
+    def forward(self, grad: Tensor, y: Tensor) -> Any:
+        return where(less(0.0, y), grad, 0.0)
+
+    def backward(self, grad: Tensor, y: Tensor, *, needs: Needs) -> Grads:
+        return (relu_grad(grad, y) if needs[0] else None, None)
+
+
+class Sigmoid(FloatUnary):
+    """Logistic function, y = 1 / (1 + e**-x), without overflow.
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32.
+    Source: y = e / (1 + e) with e = e**x below 0, 1 / (1 + e**-x) above.
+    """
+
+    name = "sigmoid"
+    keeps = ("y",)
+    samples = unary_samples(-3.0, 3.0)
+
+    def forward(self, x: Tensor) -> Any:
+        e = exp(-x.abs())
+        return where(less(x, 0.0), e, 1.0) / (e + 1.0)
+
+    def backward(self, grad: Tensor, y: Tensor, *, needs: Needs) -> Grads:
+        return (grad * (y * (1.0 - y)),)
+
+
+class LogSigmoid(FloatUnary):
+    """Logarithm of `sigmoid`, y = -ln(1 + e**-x), without overflow.
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32. Source: y = -softplus(-x).
+    """
+
+    name = "log_sigmoid"
+    keeps = ("x",)
+    samples = unary_samples(-3.0, 3.0)
+
+    def forward(self, x: Tensor) -> Any:
+        return minimum(x, 0.0) - log1p(exp(-x.abs()))
+
+    def backward(self, grad: Tensor, x: Tensor, *, needs: Needs) -> Grads:
+        return (grad * sigmoid(-x),)
+
+
+class Softplus(FloatUnary):
+    """Smooth rectifier, y = ln(1 + e**(beta * x)) / beta, without overflow.
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32.
+    Args: beta: sharpness, > 0.
+    Source: C. Dugas et al., NIPS 2000.
+    """
+
+    name = "softplus"
+    keeps = ("x",)
+    samples = (*unary_samples(-3.0, 3.0), sample((3, 2), beta=2.0))
+
+    def settle(self, x: Spec, *, beta: float = 1.0) -> dict[str, Any]:
+        if not beta > 0:
+            raise ArgumentError(self.name, "beta > 0", beta)
+        return {"beta": float(beta)}
+
+    def infer(self, x: Spec, *, beta: float = 1.0) -> Spec:
+        return super().infer(x)
+
+    def forward(self, x: Tensor, *, beta: float) -> Any:
+        z = x if beta == 1.0 else x * beta
+        y = maximum(z, 0.0) + log1p(exp(-z.abs()))
+        return y if beta == 1.0 else y * (1.0 / beta)
+
+    def backward(self, grad: Tensor, x: Tensor, *, needs: Needs, beta: float) -> Grads:
+        return (grad * sigmoid(x if beta == 1.0 else x * beta),)
+
+
+class Gelu(FloatUnary):
+    """Gaussian error linear unit, y = x * P(X <= x) for a standard normal X.
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32.
+    Args: approximate: "none" for erf, "tanh" for the formula of the paper.
+    Source: arXiv:1606.08415, section 2.
+    """
+
+    name = "gelu"
+    keeps = ("x",)
+    samples = (*unary_samples(), sample((3, 4), approximate="tanh"), sample((), approximate="tanh"))
+
+    def settle(self, x: Spec, *, approximate: Literal["none", "tanh"] = "none") -> dict[str, Any]:
+        if approximate not in ("none", "tanh"):
+            raise ArgumentError(self.name, "approximate 'none' or 'tanh'", repr(approximate))
+        return {"approximate": approximate}
+
+    def infer(self, x: Spec, *, approximate: Literal["none", "tanh"] = "none") -> Spec:
+        return super().infer(x)
+
+    def forward(self, x: Tensor, *, approximate: str) -> Any:
+        if approximate == "tanh":
+            return x * 0.5 * (_inner(x).tanh() + 1.0)
+        return x * 0.5 * (erf(x * math.sqrt(0.5)) + 1.0)
+
+    def backward(self, grad: Tensor, x: Tensor, *, needs: Needs, approximate: str) -> Grads:
+        if approximate == "tanh":
+            t = _inner(x).tanh()
+            slope = _ROOT * (x * x * (3.0 * _CUBIC) + 1.0)
+            return (grad * ((t + 1.0) * 0.5 + x * 0.5 * (1.0 - t * t) * slope),)
+        below = (erf(x * math.sqrt(0.5)) + 1.0) * 0.5
+        density = exp(x * x * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
+        return (grad * (below + x * density),)
+
+
+_ROOT, _CUBIC = math.sqrt(2.0 / math.pi), 0.044715
+
+
+def _inner(x: Tensor) -> Tensor:
+    return (x + x * x * x * _CUBIC) * _ROOT
+
+
+class Silu(FloatUnary):
+    """Self-gated unit (swish), y = x * sigmoid(x).
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32. Source: arXiv:1710.05941.
+    """
+
+    name = "silu"
+    keeps = ("x",)
+    samples = unary_samples(-3.0, 3.0)
+
+    def forward(self, x: Tensor) -> Any:
+        return x * sigmoid(x)
+
+    def backward(self, grad: Tensor, x: Tensor, *, needs: Needs) -> Grads:
+        s = sigmoid(x)
+        return (grad * (s * (x * (1.0 - s) + 1.0)),)
+
+
+class Mish(FloatUnary):
+    """Self-gated unit, y = x * tanh(softplus(x)).
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32. Source: arXiv:1908.08681.
+    """
+
+    name = "mish"
+    samples = unary_samples()
+
+    def forward(self, x: Tensor) -> Any:
+        return x * softplus(x).tanh()
+
+
+class Slope(FloatUnary):
+    """A unit with one number `alpha`."""
+
+    samples = (*AROUND_ZERO, sample(_NEGATIVE, alpha=0.5))
+
+    def infer(self, x: Spec, *, alpha: float = 1.0) -> Spec:
+        return super().infer(x)
+
+
+class LeakyRelu(Slope):
+    """Rectifier that leaks, y = x above 0, alpha * x below.
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32.
+    Source: A. L. Maas et al., ICML 2013.
+    """
+
+    name = "leaky_relu"
+
+    def infer(self, x: Spec, *, alpha: float = 0.01) -> Spec:
+        return super().infer(x)
+
+    def forward(self, x: Tensor, *, alpha: float = 0.01) -> Any:
+        return where(less(0.0, x), x, x * alpha)
+
+
+class Elu(Slope):
+    """Exponential linear unit, y = x above 0, alpha * (e**x - 1) below.
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32. Source: arXiv:1511.07289.
+    """
+
+    name = "elu"
+
+    def forward(self, x: Tensor, *, alpha: float = 1.0) -> Any:
+        return where(less(0.0, x), x, expm1(minimum(x, 0.0)) * alpha)
+
+
+class Celu(Slope):
+    """Continuously differentiable elu, y = x above 0, alpha * (e**(x / alpha) - 1) below.
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32. Source: arXiv:1704.07483.
+    """
+
+    name = "celu"
+
+    def forward(self, x: Tensor, *, alpha: float = 1.0) -> Any:
+        return where(less(0.0, x), x, expm1(minimum(x, 0.0) * (1.0 / alpha)) * alpha)
+
+
+class Selu(FloatUnary):
+    """Self-normalising unit, y = scale * elu(x, alpha) with the paper's two numbers.
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32. Source: arXiv:1706.02515.
+    """
+
+    name = "selu"
+    samples = AROUND_ZERO
+
+    def forward(self, x: Tensor) -> Any:
+        return elu(x, alpha=1.6732632423543772) * 1.0507009873554805
+
+
+class HardSigmoid(FloatUnary):
+    """Straight lines for `sigmoid`, y = min(max(x / 6 + 1/2, 0), 1).
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32.
+    Source: arXiv:1905.02244, section 5.2; ONNX's default slope is 0.2, see its importer.
+    """
+
+    name = "hard_sigmoid"
+    samples = (*unary_samples(-2.5, 2.5), sample(In((3,), low=3.5, high=5.0)))
+
+    def forward(self, x: Tensor) -> Any:
+        return clip(x * (1.0 / 6.0) + 0.5, 0.0, 1.0)
+
+
+class HardSwish(FloatUnary):
+    """Straight lines for `silu`, y = x * hard_sigmoid(x).
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32.
+    Source: arXiv:1905.02244, section 5.2.
+    """
+
+    name = "hard_swish"
+    samples = HardSigmoid.samples
+
+    def forward(self, x: Tensor) -> Any:
+        return x * hard_sigmoid(x)
+
+
+class Softsign(FloatUnary):
+    """A slower tanh, y = x / (1 + |x|).
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32.
+    Source: X. Glorot, Y. Bengio, AISTATS 2010.
+    """
+
+    name = "softsign"
+    samples = AROUND_ZERO
+
+    def forward(self, x: Tensor) -> Any:
+        return x / (x.abs() + 1.0)
+
+
+class Prelu(Operation):
+    """Rectifier with a learned leak, y = x above 0, weight * x below.
+
+    Shapes: x, weight that broadcasts to it -> y like x. Dtype: floats, promoted.
+    Source: arXiv:1502.01852, equation 1.
+    """
+
+    name = "prelu"
+    promotes = True
+    weak_float = True
+    samples = (
+        sample(_NEGATIVE, (3,)),
+        sample(_POSITIVE, (4,)),
+        sample(_NEGATIVE, ()),
+        sample((0, 3), (3,)),
+    )
+
+    def infer(self, x: Spec, weight: Spec) -> Spec:
+        check_kind(self.name, "float", x=x, weight=weight)
+        return x
+
+    def forward(self, x: Tensor, weight: Tensor) -> Any:
+        return where(less(0.0, x), x, x * weight)
+
+
+@function
+def relu6(x: Tensor) -> Tensor:
+    """Rectifier with a ceiling, y = min(max(x, 0), 6)."""
+    return clip(x, 0.0, 6.0)
+
+
+@function
+def hard_tanh(x: Tensor, low: float = -1.0, high: float = 1.0) -> Tensor:
+    """Straight lines for tanh, y = min(max(x, low), high)."""
+    return clip(x, low, high)
+
+
+@function
+def hard_shrink(x: Tensor, threshold: float = 0.5) -> Tensor:
+    """Keep x where |x| > threshold; y = 0 elsewhere."""
+    y: Tensor = where(less(threshold, x.abs()), x, 0.0)
+    return y
+
+
+@function
+def soft_shrink(x: Tensor, threshold: float = 0.5) -> Tensor:
+    """Move x towards 0 by the threshold; y = 0 where it would cross."""
+    return x - clip(x, -threshold, threshold)
+
+
+@function
+def tanh_shrink(x: Tensor) -> Tensor:
+    """What tanh takes away, y = x - tanh(x)."""
+    return x - x.tanh()
+
+
+@function
+def threshold(x: Tensor, limit: float, value: float) -> Tensor:
+    """Keep x above the limit; y = value elsewhere."""
+    y: Tensor = where(less(limit, x), x, value)
+    return y
+
+
+@function
+def glu(x: Tensor, axis: int = -1) -> Tensor:
+    """Gated linear unit, y = a * sigmoid(b) for the two halves of x along an axis.
+
+    Source: arXiv:1612.08083.
+    Raises: ShapeError unless the axis has an even number of elements.
+    """
+    n = x.shape[axis]
+    if n % 2:
+        raise ShapeError("glu", f"an even x.shape[{axis}]", n, x=x)
+    a, b = split(x, n // 2, axis) if n else (x, x)
+    y: Tensor = a * sigmoid(b)
+    return y
+
+
+relu, relu_grad, sigmoid, log_sigmoid = Relu(), ReluGrad(), Sigmoid(), LogSigmoid()
+softplus, gelu, silu, mish = Softplus(), Gelu(), Silu(), Mish()
+leaky_relu, elu, celu, selu = LeakyRelu(), Elu(), Celu(), Selu()
+hard_sigmoid, hard_swish, softsign, prelu = HardSigmoid(), HardSwish(), Softsign(), Prelu()

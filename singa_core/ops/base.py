@@ -1,0 +1,111 @@
+"""What many operations share: one input or two that broadcast, and the kinds of numbers taken."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final, Literal
+
+from singa_core.errors import DTypeError
+from singa_core.operation import Operation
+from singa_core.sample import In, Sample, sample
+from singa_core.spec import Spec, broadcast_shapes
+from singa_core.tensor import Tensor
+
+Accepts = Literal["any", "number", "float", "bits", "integer", "bool"]
+Grads = tuple[Tensor | None, ...]
+
+_KINDS: Final[dict[str, tuple[str, ...]]] = {
+    "any": ("bool", "int", "uint", "float"),
+    "number": ("int", "uint", "float"),
+    "float": ("float",),
+    "bits": ("bool", "int", "uint"),
+    "integer": ("int", "uint"),
+    "bool": ("bool",),
+}
+_RULES: Final = {
+    "number": "a number dtype (an integer or a float)",
+    "float": "a floating dtype",
+    "bits": "bool or an integer dtype",
+    "integer": "an integer dtype",
+    "bool": "bool",
+}
+
+
+def check_kind(where: str, accepts: Accepts, /, **operands: Any) -> None:
+    """Raises: DTypeError unless every operand's dtype is of an accepted kind."""
+    for spec in operands.values():
+        if spec.dtype.kind not in _KINDS[accepts]:
+            raise DTypeError(where, _RULES[accepts], spec.dtype, **operands)
+
+
+class Unary(Operation):
+    """One input, an output of the same shape and dtype."""
+
+    accepts: ClassVar[Accepts] = "number"
+    samples: ClassVar[tuple[Sample, ...]] = ()
+
+    def infer(self, x: Spec) -> Spec:
+        check_kind(self.name, self.accepts, x=x)
+        return x
+
+
+class FloatUnary(Unary):
+    """A real function: integers and bool become float32 first."""
+
+    accepts = "float"
+    promotes = True
+    weak_float = True
+
+
+class Pair(Operation):
+    """Two inputs that broadcast and meet in one dtype, which is the output's."""
+
+    accepts: ClassVar[Accepts] = "number"
+    samples: ClassVar[tuple[Sample, ...]] = ()
+    promotes = True
+
+    def infer(self, a: Spec, b: Spec) -> Spec:
+        check_kind(self.name, self.accepts, a=a, b=b)
+        return Spec(broadcast_shapes(self.name, a.shape, b.shape, a=a, b=b), a.dtype)
+
+
+class Compare(Pair):
+    """Two inputs that broadcast and meet in one dtype; the output is bool."""
+
+    accepts = "any"
+
+    def infer(self, a: Spec, b: Spec) -> Spec:
+        return super().infer(a, b).with_dtype("bool")
+
+
+def unary_samples(low: float = -2.0, high: float = 2.0, dtype: str = "float") -> tuple[Sample, ...]:
+    """A matrix, a vector, a scalar, an empty and a 3-d input with values in [low, high)."""
+    shapes: tuple[tuple[int, ...], ...] = ((3, 4), (7,), (), (0, 3), (2, 1, 3))
+    return tuple(sample(In(shape, dtype, low, high)) for shape in shapes)
+
+
+def pair_samples(
+    a: tuple[float, float] = (-2.0, 2.0), b: tuple[float, float] = (-2.0, 2.0), dtype: str = "float"
+) -> tuple[Sample, ...]:
+    """Equal shapes, four ways to broadcast, scalars and an empty pair; values in the two ranges."""
+    shapes: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
+        ((3, 4), (3, 4)),
+        ((3, 4), (4,)),
+        ((4, 1), (1, 3)),
+        ((), (2, 3)),
+        ((), ()),
+        ((0, 3), (3,)),
+    )
+    return tuple(sample(In(x, dtype, *a), In(y, dtype, *b)) for x, y in shapes)
+
+
+def given(*values: Any, dtype: str = "float", **attrs: Any) -> Sample:
+    """A sample of written-out values: where random ones could fall on a kink."""
+    inputs = []
+    for value in values:
+        shape: list[int] = []
+        inner = value
+        while isinstance(inner, list):
+            shape.append(len(inner))
+            inner = inner[0] if inner else None
+        inputs.append(In(tuple(shape), dtype, values=value))
+    return sample(*inputs, **attrs)

@@ -1,0 +1,222 @@
+"""Trigonometric and hyperbolic functions that are made of the primitives."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from singa_core.operation import Needs
+from singa_core.ops.base import FloatUnary, Grads, Pair, pair_samples, unary_samples
+from singa_core.ops.elementwise import log, log1p
+from singa_core.ops.elementwise_pairs import bit_and, bit_or, equal, less, maximum, minimum, where
+from singa_core.ops.shape import sum_to
+from singa_core.sample import In, sample
+from singa_core.tensor import Tensor
+
+__all__ = [
+    "acos", "acosh", "asin", "asinh", "atan2", "atanh", "cosh", "hypot", "sinh", "tan",
+]  # fmt: skip
+
+
+class Tan(FloatUnary):
+    """Tangent of x in radians, y = sin x / cos x.
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32.
+    Source: array API standard 2023.12, `tan`.
+    """
+
+    name = "tan"
+    samples = unary_samples(-1.2, 1.2)
+
+    def forward(self, x: Tensor) -> Any:
+        return x.sin() / x.cos()
+
+
+class Asin(FloatUnary):
+    """Arc sine in radians, -pi/2 <= y <= pi/2; NaN outside [-1, 1].
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32.
+    Source: array API standard 2023.12, `asin`; y = atan(x / sqrt(1 - x*x)).
+    """
+
+    name = "asin"
+    samples = unary_samples(-0.9, 0.9)
+
+    def forward(self, x: Tensor) -> Any:
+        return (x / ((1.0 - x) * (1.0 + x)).sqrt()).atan()
+
+
+class Acos(FloatUnary):
+    """Arc cosine in radians, 0 <= y <= pi; NaN outside [-1, 1].
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32.
+    Source: array API standard 2023.12, `acos`; y = 2 * atan(sqrt((1 - x) / (1 + x))).
+    """
+
+    name = "acos"
+    samples = unary_samples(-0.9, 0.9)
+
+    def forward(self, x: Tensor) -> Any:
+        return ((1.0 - x) / (1.0 + x)).sqrt().atan() * 2.0
+
+
+class Sinh(FloatUnary):
+    """Hyperbolic sine, y = (e**x - e**-x) / 2.
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32.
+    Source: array API standard 2023.12, `sinh`.
+    """
+
+    name = "sinh"
+    keeps = ("x",)
+    samples = unary_samples()
+
+    def forward(self, x: Tensor) -> Any:
+        # with m = expm1(|x|): (m + m / (m + 1)) / 2, exact near 0; e**(x/2) twice where m overflows
+        a = x.abs()
+        m, half = a.expm1(), (a * 0.5).exp()
+        return x.sign() * where(less(a, 20.0), (m + m / (m + 1.0)) * 0.5, half * 0.5 * half)
+
+    def backward(self, grad: Tensor, x: Tensor, *, needs: Needs) -> Grads:
+        return (grad * cosh(x),)
+
+
+class Cosh(FloatUnary):
+    """Hyperbolic cosine, y = (e**x + e**-x) / 2.
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32.
+    Source: array API standard 2023.12, `cosh`.
+    """
+
+    name = "cosh"
+    keeps = ("x",)
+    samples = unary_samples()
+
+    def forward(self, x: Tensor) -> Any:
+        half = (x.abs() * 0.5).exp()
+        return half * 0.5 * half + 0.5 / half / half
+
+    def backward(self, grad: Tensor, x: Tensor, *, needs: Needs) -> Grads:
+        return (grad * sinh(x),)
+
+
+class Asinh(FloatUnary):
+    """Inverse hyperbolic sine, y = ln(x + sqrt(x*x + 1)).
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32.
+    Source: array API standard 2023.12, `asinh`; near 0 as ln(1 + a + a*a / (1 + sqrt(a*a + 1))).
+    """
+
+    name = "asinh"
+    keeps = ("x",)
+    samples = unary_samples()
+
+    def forward(self, x: Tensor) -> Any:
+        a = x.abs()
+        small = minimum(a, 1e4)  # beyond, a*a overflows float16 and float32 in turn
+        near = log1p(small + small / (1.0 / small + (1.0 / (small * small) + 1.0).sqrt()))
+        return x.sign() * where(less(a, 1e4), near, log(maximum(a, 1.0)) + math.log(2.0))
+
+    def backward(self, grad: Tensor, x: Tensor, *, needs: Needs) -> Grads:
+        return (grad / hypot(x, 1.0),)
+
+
+class Acosh(FloatUnary):
+    """Inverse hyperbolic cosine, y = ln(x + sqrt(x*x - 1)); NaN below 1.
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32.
+    Source: array API standard 2023.12, `acosh`.
+    """
+
+    name = "acosh"
+    samples = unary_samples(1.3, 3.0)
+
+    def forward(self, x: Tensor) -> Any:
+        return log(x + (x - 1.0).sqrt() * (x + 1.0).sqrt())
+
+
+class Atanh(FloatUnary):
+    """Inverse hyperbolic tangent, y = ln((1 + x) / (1 - x)) / 2; NaN outside [-1, 1].
+
+    Shapes: any -> same. Dtype: floats, kept; integers give float32.
+    Source: array API standard 2023.12, `atanh`.
+    """
+
+    name = "atanh"
+    samples = unary_samples(-0.8, 0.8)
+
+    def forward(self, x: Tensor) -> Any:
+        return (log1p(x) - log1p(-x)) * 0.5
+
+
+class Atan2(Pair):
+    """Angle of the point (b, a) in radians, -pi <= y <= pi, tan y = a / b.
+
+    Shapes: a, b broadcast -> y. Dtype: floats, promoted; integers give float32.
+    Source: array API standard 2023.12, `atan2`.
+    """
+
+    name = "atan2"
+    accepts = "float"
+    keeps = ("a", "b")
+    weak_float = True
+    samples = (
+        *pair_samples((0.5, 2.0), (0.5, 2.0)),
+        sample(In((2, 3), low=-2.0, high=-0.5), In((3,), low=-2.0, high=-0.5)),
+        sample(In((2, 3), low=0.5, high=2.0), In((3,), low=-2.0, high=-0.5)),
+    )
+
+    def forward(self, a: Tensor, b: Tensor) -> Any:
+        # the smaller over the larger, in the first octant; then mirrored into place
+        wide, tall = b.abs(), a.abs()
+        top, bottom = minimum(wide, tall), maximum(wide, tall)
+        both = bit_and(equal(top, math.inf), equal(bottom, math.inf))
+        ratio = where(equal(bottom, 0.0), 0.0, where(both, 1.0, top / bottom))
+        angle = ratio.atan()
+        angle = where(less(wide, tall), math.pi / 2 - angle, angle)
+        angle = where(_negative(b), math.pi - angle, angle)
+        return where(_negative(a), -angle, angle)
+
+    def backward(self, grad: Tensor, a: Tensor, b: Tensor, *, needs: Needs) -> Grads:
+        share = grad / (a * a + b * b)
+        return (
+            sum_to(share * b, a.shape) if needs[0] else None,
+            -sum_to(share * a, b.shape) if needs[1] else None,
+        )
+
+
+def _negative(x: Tensor) -> Any:
+    """True below 0 and for -0.0, whose reciprocal is -inf."""
+    return bit_or(less(x, 0.0), bit_and(equal(x, 0.0), less(1.0 / x, 0.0)))
+
+
+class Hypot(Pair):
+    """Length of (a, b), y = sqrt(a*a + b*b), without overflow on the way.
+
+    Shapes: a, b broadcast -> y. Dtype: floats, promoted; integers give float32.
+    Source: array API standard 2023.12, `hypot`.
+    """
+
+    name = "hypot"
+    accepts = "float"
+    keeps = ("a", "b", "y")
+    weak_float = True
+    samples = pair_samples((0.5, 2.0), (-2.0, -0.5))
+
+    def forward(self, a: Tensor, b: Tensor) -> Any:
+        wide, tall = a.abs(), b.abs()
+        top, bottom = minimum(wide, tall), maximum(wide, tall)
+        plain = bit_or(equal(bottom, 0.0), equal(bottom, math.inf))
+        ratio = top / where(plain, 1.0, bottom)
+        return where(plain, bottom, bottom * (ratio * ratio + 1.0).sqrt())
+
+    def backward(self, grad: Tensor, a: Tensor, b: Tensor, y: Tensor, *, needs: Needs) -> Grads:
+        share = where(equal(y, 0.0), 0.0, grad / y)
+        return (
+            sum_to(share * a, a.shape) if needs[0] else None,
+            sum_to(share * b, b.shape) if needs[1] else None,
+        )
+
+
+tan, asin, acos, atan2, hypot = Tan(), Asin(), Acos(), Atan2(), Hypot()
+sinh, cosh, asinh, acosh, atanh = Sinh(), Cosh(), Asinh(), Acosh(), Atanh()

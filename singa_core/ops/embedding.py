@@ -1,0 +1,98 @@
+"""Looking up rows of a table by their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from singa_core.errors import DTypeError, OutOfRange, ShapeError
+from singa_core.operation import Needs, Operation
+from singa_core.ops.base import Grads, check_kind
+from singa_core.ops.creation import zeros
+from singa_core.ops.elementwise_pairs import less, where
+from singa_core.ops.indexing import gather, scatter_add
+from singa_core.sample import In, sample
+from singa_core.spec import Spec
+from singa_core.tensor import Tensor
+
+__all__ = ["embedding"]
+
+
+class Embedding(Operation):
+    """Rows of a table, y[...] = weight[ids[...]]. The gradient of a row is the sum over its uses.
+
+    Shapes: ids (...), weight (n, d) -> y (..., d). Dtype: integers; floats, kept.
+    Raises: OutOfRange unless 0 <= id < n; ShapeError unless weight is a matrix; DTypeError for ids
+        that are not integers.
+    Source: ONNX operator set 13, `Gather` on axis 0, for ids that are not negative.
+
+    >>> from singa_core import tensor
+    >>> embedding(tensor([1, 0, 1]), tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
+    [[3.0, 4.0], [1.0, 2.0], [3.0, 4.0]]
+    """
+
+    name = "embedding"
+    keeps = ("ids",)
+    samples = (
+        sample(In((5,), "int64", 0, 4), (4, 3)),
+        sample(In((2, 3), "int32", 0, 4), (4, 2)),
+        sample(In((), "int64", 0, 4), (4, 2)),
+        sample(In((0,), "int64"), (4, 2)),
+        sample(In((3,), "uint8", 0, 4), (4, 2)),
+    )
+
+    def infer(self, ids: Spec, weight: Spec) -> Spec:
+        if not ids.dtype.is_integer:
+            rule = "ids of an integer dtype"
+            raise DTypeError(self.name, rule, ids.dtype, ids=ids, weight=weight)
+        check_kind(self.name, "float", weight=weight)
+        if weight.ndim != 2:
+            raise ShapeError(self.name, "weight.ndim == 2", weight.ndim, ids=ids, weight=weight)
+        return weight.with_shape((*ids.shape, weight.shape[1]))
+
+    def forward(self, ids: Tensor, weight: Tensor) -> Tensor:
+        n = weight.shape[0]
+        with out_of_range(self.name, "id", n):
+            y: Tensor = gather(weight, not_negative(ids, n), axis=0)
+        return y
+
+    def backward(self, grad: Tensor, ids: Tensor, *, needs: Needs) -> Grads:
+        if not needs[1]:
+            return None, None
+        weight = needs.specs[1]
+        nothing = zeros(weight.shape, dtype=weight.dtype, device=grad.device)
+        return None, scatter_add(nothing, places(ids), grad, axis=0)
+
+
+def places(ids: Tensor) -> Tensor:
+    """Numbers of a type that indices may have: int32 or int64."""
+    return ids if ids.dtype.name in ("int32", "int64") else ids.astype("int64")
+
+
+def not_negative(ids: Tensor, n: int) -> Tensor:
+    """Numbers for `gather` on an axis of size n, negative ones moved to where it refuses them.
+
+    It would take -1 for the last one. Too large ones it refuses as they are.
+    """
+    i = places(ids)
+    if ids.dtype.kind == "uint":
+        return i
+    moved: Tensor = where(less(i, 0), i - n, i)
+    return moved
+
+
+@contextmanager
+def out_of_range(where: str, what: str, n: int) -> Iterator[None]:
+    """What `gather` says about numbers from `not_negative`, in the words of the op that was called.
+
+    That is for ops that run now. When a graph is replayed the words are gather's, unless the device
+    has a kernel for the op itself; the number there is lower by n if it was negative.
+    """
+    try:
+        yield
+    except OutOfRange as error:
+        bad = error.got if not isinstance(error.got, int) or error.got >= 0 else error.got + n
+        raise OutOfRange(where, f"0 <= {what} < {n}", bad) from None
+
+
+embedding = Embedding()

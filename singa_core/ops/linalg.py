@@ -1,0 +1,134 @@
+"""Products of matrices and vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from singa_core.errors import ShapeError
+from singa_core.operation import Needs, Operation, as_tensors
+from singa_core.ops.base import Grads, check_kind
+from singa_core.ops.shape import sum_to
+from singa_core.optable import function
+from singa_core.sample import In, sample
+from singa_core.spec import Spec, broadcast_shapes
+from singa_core.tensor import Tensor
+
+__all__ = [
+    "matmul", "outer", "tensordot", "vecdot",
+]  # fmt: skip
+
+
+class MatMul(Operation):
+    """Matrix product, y[..., i, j] = sum over k of a[..., i, k] * b[..., k, j].
+
+    Shapes: a (..., m, k), b (..., k, n) -> y (..., m, n); leading axes broadcast; a vector is a row
+    on the left and a column on the right, and its axis does not appear in y.
+    Dtype: numbers; operands are promoted.
+    Raises: ShapeError if an operand is a scalar, or the two k differ.
+    Source: array API standard 2023.12, `matmul`.
+
+    >>> from singa_core import tensor
+    >>> matmul(tensor([[1, 2]]), tensor([[3, 4], [5, 6]])).tolist()
+    [[13, 16]]
+    """
+
+    name = "matmul"
+    keeps = ("a", "b")
+    promotes = True
+    samples = (
+        sample((3, 4), (4, 5)),
+        sample((2, 3, 4), (4, 5)),
+        sample((2, 1, 3, 4), (5, 4, 2)),
+        sample((1, 1), (1, 1)),
+        sample((4,), (4, 2)),
+        sample((2, 3, 4), (4,)),
+        sample((3,), (3,)),
+        sample((0, 4), (4, 3)),
+        sample((3, 0), (0, 2)),
+        sample(In((2, 3), "int64", -9, 9), In((3, 2), "int64", -9, 9)),
+    )
+
+    def __call__(self, a: Any, b: Any) -> Any:
+        try:
+            vectors = len(a.array.spec.shape) == 1 or len(b.array.spec.shape) == 1
+        except AttributeError:  # symbolic, or not a tensor yet
+            a, b = as_tensors(self, (a, b))
+            vectors = 1 in (a.ndim, b.ndim)
+        return self._of_vectors(a, b) if vectors else super().__call__(a, b)
+
+    def _of_vectors(self, a: Tensor, b: Tensor) -> Any:
+        """A kernel sees matrices only."""
+        shape = self.infer(a.spec, b.spec.with_dtype(a.dtype)).shape
+        rows = a.expand_dims(0) if a.ndim == 1 else a
+        columns = b.expand_dims(-1) if b.ndim == 1 else b
+        return super().__call__(rows, columns).reshape(shape)
+
+    def infer(self, a: Spec, b: Spec) -> Spec:
+        check_kind(self.name, "number", a=a, b=b)
+        if not a.ndim or not b.ndim:
+            got = f"{a.ndim} and {b.ndim}"
+            raise ShapeError(self.name, "a.ndim >= 1 and b.ndim >= 1", got, a=a, b=b)
+        inner = -2 if b.ndim > 1 else -1
+        if a.shape[-1] != b.shape[inner]:
+            rule = f"a.shape[-1] == b.shape[{inner}]"
+            raise ShapeError(self.name, rule, f"{a.shape[-1]} != {b.shape[inner]}", a=a, b=b)
+        batch = broadcast_shapes(self.name, a.shape[:-2], b.shape[:-2], a=a, b=b)
+        rows = a.shape[-2:-1] if a.ndim > 1 else ()
+        columns = b.shape[-1:] if b.ndim > 1 else ()
+        return a.with_shape((*batch, *rows, *columns))
+
+    def backward(self, grad: Tensor, a: Tensor, b: Tensor, *, needs: Needs) -> Grads:
+        if b.ndim == 2 and a.ndim > 2 and needs.specs[0].itemcount and grad.size:
+            return self._backward_of_rows(grad, a, b, needs)
+        return (
+            sum_to(grad @ b.mT, a.shape) if needs[0] else None,  # (..., m, n)(n, k)
+            sum_to(a.mT @ grad, b.shape) if needs[1] else None,  # (..., k, m)(m, n)
+        )
+
+    def _backward_of_rows(self, grad: Tensor, a: Tensor, b: Tensor, needs: Needs) -> Grads:
+        """One matrix b for all rows of a: two plain products instead of a batch and its sum."""
+        rows = grad.reshape(-1, grad.shape[-1])
+        return (
+            (rows @ b.mT).reshape(a.shape) if needs[0] else None,  # (rows, n)(n, k)
+            a.reshape(-1, a.shape[-1]).mT @ rows if needs[1] else None,  # (k, rows)(rows, n)
+        )
+
+
+@function
+def outer(a: Tensor, b: Tensor) -> Tensor:
+    """Products of all pairs, y[i, j] = a[i] * b[j]. Source: array API standard, `linalg.outer`.
+
+    Raises: ShapeError unless both are vectors.
+    """
+    if a.ndim != 1 or b.ndim != 1:
+        raise ShapeError("outer", "two vectors", f"{a.ndim} and {b.ndim} axes", a=a, b=b)
+    y: Tensor = a.expand_dims(1) * b
+    return y
+
+
+@function
+def vecdot(a: Tensor, b: Tensor, *, axis: int = -1) -> Tensor:
+    """Inner products along an axis, y = sum over i of a[i] * b[i].
+
+    Source: array API standard 2023.12, `vecdot`.
+    """
+    return (a * b).sum(axis=axis)
+
+
+@function
+def tensordot(a: Tensor, b: Tensor, *, axes: int = 2) -> Tensor:
+    """Sum over the last `axes` axes of a and the first ones of b.
+
+    Source: array API standard 2023.12, `tensordot`.
+    """
+    inner, left, right = a.shape[a.ndim - axes :], a.shape[: a.ndim - axes], b.shape[axes:]
+    if axes > a.ndim or inner != b.shape[:axes]:
+        rule = "the last axes of a equal to the first of b"
+        raise ShapeError("tensordot", rule, f"{inner} and {b.shape[:axes]}", a=a, b=b)
+    size = Spec(inner, a.dtype).itemcount
+    rows = Spec(left, a.dtype).itemcount
+    columns = Spec(right, a.dtype).itemcount
+    return (a.reshape(rows, size) @ b.reshape(size, columns)).reshape(*left, *right)
+
+
+matmul = MatMul()

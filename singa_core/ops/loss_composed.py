@@ -1,0 +1,273 @@
+"""How wrong a prediction is, as one number: averages of what `loss` and `loss_binary` give.
+
+What all of these share:
+
+    reduction: "mean" (over everything but the class axis), "sum", or "none".
+
+    Raises: ShapeError for the mean of no samples, which would be NaN; ArgumentError for another
+        reduction. A sum of no samples is 0.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from singa_core.errors import ArgumentError, DTypeError, ShapeError
+from singa_core.ops.elementwise_pairs import minimum, where
+from singa_core.ops.loss import (
+    negative_log_likelihood,
+    soft_cross_entropy,
+    softmax_cross_entropy,
+)
+from singa_core.ops.loss_binary import log_loss, logistic_loss
+from singa_core.spec import check_axis
+from singa_core.tensor import Tensor
+
+__all__ = [
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "huber_loss",
+    "kl_div", "l1_loss", "mse_loss", "nll_loss", "smooth_l1_loss",
+]  # fmt: skip
+
+Reduction = Literal["mean", "sum", "none"]
+
+
+def reduce(where: str, losses: Tensor, reduction: Reduction) -> Tensor:
+    """Losses averaged, summed or as they are. Raises: as the module's text says."""
+    if reduction == "mean":
+        if not losses.size:
+            hint = "skip the empty batch, or reduction='sum'"
+            raise ShapeError(where, "at least one sample for a mean", 0, hint=hint, losses=losses)
+        return losses.mean()
+    if reduction == "sum":
+        return losses.sum()
+    if reduction == "none":
+        return losses
+    raise ArgumentError(where, "reduction 'mean', 'sum' or 'none'", repr(reduction))
+
+
+def same_shape(where: str, x: Tensor, target: Tensor) -> None:
+    """Raises: ShapeError if shapes differ: (n, 1) and (n,) would broadcast to (n, n), silently."""
+    if x.shape != target.shape:
+        got = f"{x.shape} and {target.shape}"
+        raise ShapeError(where, "x.shape == target.shape", got, x=x, target=target)
+
+
+def last(x: Tensor, axis: int) -> Tensor:
+    """The tensor with `axis` as its last one."""
+    if axis == x.ndim - 1:
+        return x
+    return x.permute([i for i in range(x.ndim) if i != axis] + [axis])
+
+
+def cross_entropy(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    axis: int = -1,
+    reduction: Reduction = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Cross-entropy of softmax(logits) and the target: labels, or shares (one-hot, probabilities).
+
+    Shapes: logits with c classes along `axis`; labels without that axis, or shares of logits' shape
+        -> scalar, or the labels' shape with reduction "none".
+    Dtype: floats; labels of an integer dtype.
+
+    Args:
+        logits: scores of the classes.
+        target: labels, 0 <= label < c, or shares.
+        axis: where the classes are.
+        reduction: see the module's text.
+        label_smoothing: the part of each target that is spread evenly over the classes, 0 to 1.
+
+    Raises: OutOfRange for another label; ShapeError; DTypeError; see also the module's text.
+    Source: C. M. Bishop, Pattern Recognition and Machine Learning (2006), eq. 4.108; smoothing:
+        arXiv:1512.00567, section 7.
+
+    >>> from singa_core import tensor
+    >>> round(float(cross_entropy(tensor([[0.0, 0.0]]), tensor([1]))), 6)
+    0.693147
+    """
+    name = "cross_entropy"
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise ArgumentError(name, "0 <= label_smoothing <= 1", label_smoothing)
+    axis = check_axis(name, axis, logits.ndim, logits=logits)
+    losses, log_probs = class_losses(name, logits, target, axis)
+    if label_smoothing:
+        even = log_probs.sum(axis=-1) * (label_smoothing / logits.shape[axis])
+        losses = losses * (1.0 - label_smoothing) - even
+    return reduce(name, losses, reduction)
+
+
+def class_losses(where: str, logits: Tensor, target: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    """Losses and log-probabilities, for labels or shares. Raises: ShapeError; DTypeError."""
+    without = logits.shape[:axis] + logits.shape[axis + 1 :]
+    if target.shape == logits.shape:
+        soft: tuple[Tensor, Tensor] = soft_cross_entropy(last(logits, axis), last(target, axis))
+        return soft
+    if target.shape != without:
+        rule = f"target.shape {without} (labels) or {logits.shape} (shares)"
+        raise ShapeError(where, rule, target.shape, logits=logits, target=target)
+    if not target.dtype.is_integer:
+        raise DTypeError(
+            where, "labels of an integer dtype", target.dtype, hint="target.astype('int64')",
+            logits=logits, target=target,
+        )  # fmt: skip
+    made: tuple[Tensor, Tensor] = softmax_cross_entropy(last(logits, axis), target)
+    return made
+
+
+def nll_loss(
+    log_probs: Tensor, target: Tensor, *, axis: int = -1, reduction: Reduction = "mean"
+) -> Tensor:
+    """Negative log-likelihood of labels, from log-probabilities.
+
+    Shapes: log_probs with c classes along `axis`, target without that axis -> scalar, or target's
+        shape with reduction "none".
+    Dtype: floats; integers.
+    Raises: OutOfRange unless 0 <= label < c; ShapeError; DTypeError; see also the module's text.
+    Source: C. M. Bishop, Pattern Recognition and Machine Learning (2006), eq. 4.108.
+
+    >>> from singa_core import tensor
+    >>> float(nll_loss(tensor([[-1.0, -2.0]]), tensor([1])))
+    2.0
+    """
+    axis = check_axis("nll_loss", axis, log_probs.ndim, log_probs=log_probs)
+    losses = negative_log_likelihood(last(log_probs, axis), target)
+    return reduce("nll_loss", losses, reduction)
+
+
+def mse_loss(x: Tensor, target: Tensor, *, reduction: Reduction = "mean") -> Tensor:
+    """Squared error, (x - target)**2.
+
+    Shapes: x and target of one shape -> scalar, or that shape with reduction "none".
+    Raises: ShapeError if the shapes differ; see also the module's text.
+    Source: C. M. Bishop, Pattern Recognition and Machine Learning (2006), eq. 1.2, without its 1/2.
+
+    >>> from singa_core import tensor
+    >>> float(mse_loss(tensor([1.0, 2.0]), tensor([1.0, 4.0])))
+    2.0
+    """
+    same_shape("mse_loss", x, target)
+    error = x - target
+    return reduce("mse_loss", error * error, reduction)
+
+
+def l1_loss(x: Tensor, target: Tensor, *, reduction: Reduction = "mean") -> Tensor:
+    """Absolute error, |x - target|; its slope at 0 is 0.
+
+    Shapes: x and target of one shape -> scalar, or that shape with reduction "none".
+    Raises: ShapeError if the shapes differ; see also the module's text.
+    Source: C. M. Bishop, Pattern Recognition and Machine Learning (2006), eq. 1.91 with q = 1.
+    """
+    same_shape("l1_loss", x, target)
+    return reduce("l1_loss", (x - target).abs(), reduction)
+
+
+def huber_loss(
+    x: Tensor, target: Tensor, *, delta: float = 1.0, reduction: Reduction = "mean"
+) -> Tensor:
+    """Squared near 0, absolute far off: e**2 / 2 if e <= delta, else delta * (e - delta / 2).
+
+    The error e is |x - target|.
+
+    Shapes: x and target of one shape -> scalar, or that shape with reduction "none".
+    Raises: ArgumentError unless delta > 0; ShapeError if the shapes differ; see also the module's
+        text.
+    Source: P. J. Huber, Annals of Mathematical Statistics 35 (1964), 73-101, section 4.
+
+    >>> from singa_core import tensor
+    >>> huber_loss(tensor([0.5, 3.0]), tensor([0.0, 0.0]), reduction="none").tolist()
+    [0.125, 2.5]
+    """
+    if not delta > 0.0:
+        raise ArgumentError("huber_loss", "delta > 0", delta)
+    same_shape("huber_loss", x, target)
+    return reduce("huber_loss", huber((x - target).abs(), delta), reduction)
+
+
+def huber(error: Tensor, delta: float) -> Tensor:
+    """The loss of an absolute error: its slope is the error up to delta, and delta from there."""
+    near = minimum(error, float(delta))
+    y: Tensor = near * (error - near * 0.5)
+    return y
+
+
+def smooth_l1_loss(
+    x: Tensor, target: Tensor, *, beta: float = 1.0, reduction: Reduction = "mean"
+) -> Tensor:
+    """huber_loss(delta=beta) / beta: its slope is 1 far off; l1_loss for beta = 0.
+
+    Shapes: x and target of one shape -> scalar, or that shape with reduction "none".
+    Raises: ArgumentError unless beta >= 0; ShapeError if the shapes differ; see also the module's
+        text.
+    Source: arXiv:1504.08083, eq. 3.
+    """
+    if not beta >= 0.0:
+        raise ArgumentError("smooth_l1_loss", "beta >= 0", beta)
+    same_shape("smooth_l1_loss", x, target)
+    error = (x - target).abs()
+    losses = huber(error, beta) / float(beta) if beta else error
+    return reduce("smooth_l1_loss", losses, reduction)
+
+
+def binary_cross_entropy(x: Tensor, target: Tensor, *, reduction: Reduction = "mean") -> Tensor:
+    """Cross-entropy of probabilities x of "yes" and targets in [0, 1]; see log_loss.
+
+    Shapes: x and target of one shape -> scalar, or that shape with reduction "none".
+    Raises: ShapeError if the shapes differ; see also the module's text.
+    Source: C. M. Bishop, Pattern Recognition and Machine Learning (2006), eq. 4.90.
+    """
+    same_shape("binary_cross_entropy", x, target)
+    return reduce("binary_cross_entropy", log_loss(x, target), reduction)
+
+
+def binary_cross_entropy_with_logits(
+    x: Tensor, target: Tensor, *, reduction: Reduction = "mean"
+) -> Tensor:
+    """Cross-entropy of sigmoid(x) and targets in [0, 1], for any x; see logistic_loss.
+
+    Shapes: x and target of one shape -> scalar, or that shape with reduction "none".
+    Raises: ShapeError if the shapes differ; see also the module's text.
+    Source: C. M. Bishop, Pattern Recognition and Machine Learning (2006), eq. 4.90.
+    """
+    same_shape("binary_cross_entropy_with_logits", x, target)
+    return reduce("binary_cross_entropy_with_logits", logistic_loss(x, target), reduction)
+
+
+def kl_div(
+    log_probs: Tensor,
+    target: Tensor,
+    *,
+    log_target: bool = False,
+    reduction: Reduction | Literal["batchmean"] = "mean",
+) -> Tensor:
+    """Kullback-Leibler divergence, t * (log(t) - log_probs) for each element.
+
+    Shapes: log_probs and target of one shape -> scalar, or that shape with reduction "none".
+
+    Args:
+        log_probs: logarithms of the model's probabilities.
+        target: t, the probabilities aimed at, or their logarithms.
+        log_target: the target is log(t).
+        reduction: "batchmean", the sum divided by the first axis, is the divergence of one sample;
+            "mean" divides by all elements.
+
+    Raises: ShapeError if the shapes differ; see also the module's text.
+    Source: S. Kullback, R. A. Leibler, Annals of Mathematical Statistics 22 (1951), 79-86, eq. 2.4.
+
+    >>> from singa_core import tensor
+    >>> round(float(kl_div(tensor([0.5, 0.5]).log(), tensor([1.0, 0.0]), reduction="sum")), 6)
+    0.693147
+    """
+    same_shape("kl_div", log_probs, target)
+    if log_target:
+        losses = target.exp() * (target - log_probs)
+    else:  # 0 * log(0) is 0, and so is its slope
+        some = target > 0.0
+        losses = where(some, target * (where(some, target, 1.0).log() - log_probs), 0.0)
+    if reduction != "batchmean":
+        return reduce("kl_div", losses, reduction)
+    if not losses.size:
+        raise ShapeError("kl_div", "at least one sample for a mean", 0, log_probs=log_probs)
+    return losses.sum() / float(losses.shape[0] if losses.ndim else 1)

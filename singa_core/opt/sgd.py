@@ -1,0 +1,64 @@
+"""Stochastic gradient descent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from singa_core import ops
+from singa_core.errors import ArgumentError
+from singa_core.opt.optimizer import Optimizer
+from singa_core.opt.schedule import Schedule
+from singa_core.tensor import Tensor
+from singa_core.update import update
+
+
+class SGD(Optimizer):
+    """Gradient descent with momentum: m <- momentum m + (1 - dampening) g; p <- p - lr m.
+
+    With Nesterov: p <- p - lr (g + momentum m). Weight decay adds weight_decay p to g first.
+
+    Args:
+        lr: learning rate >= 0, or a schedule.
+        momentum: 0 <= momentum < 1.
+        dampening: 0 <= dampening <= 1; the buffer starts at zeros.
+        nesterov: needs momentum > 0 and dampening == 0.
+        weight_decay: L2 factor >= 0.
+
+    Source: Sutskever et al., "On the importance of initialization and momentum", 2013, eqs. 1 to 4.
+    """
+
+    def __init__(
+        self,
+        lr: float | Schedule = 0.01,
+        *,
+        momentum: float = 0.0,
+        dampening: float = 0.0,
+        nesterov: bool = False,
+        weight_decay: float = 0.0,
+        params: Iterable[Tensor] | None = None,
+    ) -> None:
+        if not 0 <= momentum < 1:
+            raise ArgumentError("SGD", "0 <= momentum < 1", momentum)
+        if not 0 <= dampening <= 1:
+            raise ArgumentError("SGD", "0 <= dampening <= 1", dampening)
+        if weight_decay < 0:
+            raise ArgumentError("SGD", "weight_decay >= 0", weight_decay)
+        if nesterov and (momentum == 0 or dampening != 0):
+            got = f"momentum {momentum}, dampening {dampening}"
+            raise ArgumentError("SGD", "momentum > 0 and dampening == 0 for nesterov", got)
+        super().__init__(lr, params)
+        self.momentum = momentum
+        self.dampening = dampening
+        self.nesterov = nesterov
+        self.weight_decay = weight_decay
+
+    def update(self, param: Tensor, grad: Tensor, rate: Tensor) -> None:
+        if not self.momentum:
+            update(ops.sgd_step, (param, grad, rate), (param,), weight_decay=self.weight_decay)
+            return
+        buffer = self.slot(param, "momentum")
+        update(
+            ops.sgd_momentum_step, (param, buffer, grad, rate), (param, buffer),
+            momentum=self.momentum, dampening=self.dampening, nesterov=self.nesterov,
+            weight_decay=self.weight_decay,
+        )  # fmt: skip

@@ -1,0 +1,208 @@
+"""Place every slot: which instructions launch, which are views, and where packed copies are needed.
+
+A *root* is memory of its own; a view is a root seen through strides and an offset. What comes out
+is a list of launches over roots, for the default executable; it depends on the device's kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from singa_core.device import Device
+from singa_core.operation import Entry, find_entry
+from singa_core.optable import OPS
+from singa_core.program import Instruction, Program
+from singa_core.spec import AnyForm, Spec
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a slot lies: a root, the layout over it, and the element offset."""
+
+    root: int
+    form: AnyForm
+    offset: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """True if it is the packed root itself."""
+        return isinstance(self.form, Spec) and self.offset == 0
+
+
+@dataclass
+class Step:
+    """One launch: the kernel that serves it, input places and output roots."""
+
+    entry: Entry
+    ins: list[Place]
+    outs: list[int]
+    text: str
+
+
+@dataclass
+class Placed:
+    """A Program with every slot placed.
+
+    Args:
+        roots: spec of the memory of each root.
+        steps: launches in order.
+        args, cells, scalars, constants: root of each source.
+        results: root of each result, then of each value assigned to an argument; no root is given
+            out twice.
+        writes: (cell number, root of its new value): the root is the cell's own where the new value
+            is computed in place.
+    """
+
+    roots: list[Spec] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    args: list[int] = field(default_factory=list)
+    cells: list[int] = field(default_factory=list)
+    scalars: list[int] = field(default_factory=list)
+    constants: dict[int, int] = field(default_factory=dict)
+    results: list[int] = field(default_factory=list)
+    writes: list[tuple[int, int]] = field(default_factory=list)
+    views: int = 0
+    copies: int = 0
+
+    def written_roots(self) -> list[int]:
+        """The roots that launches write."""
+        return list(dict.fromkeys(root for step in self.steps for root in step.outs))
+
+
+class _Placer:
+    def __init__(self, program: Program, device: Device) -> None:
+        self.program = program
+        self.device = device
+        self.placed = Placed()
+        self.places: dict[int, Place] = {}
+        self.packed: dict[Place, Place] = {}
+
+    def root(self, spec: Spec) -> int:
+        self.placed.roots.append(spec)
+        return len(self.placed.roots) - 1
+
+    def source(self, slot: int) -> int:
+        spec = self.program.specs[slot]
+        root = self.root(spec)
+        self.places[slot] = Place(root, spec)
+        return root
+
+    def instruction(self, instruction: Instruction) -> None:
+        op = OPS[instruction.op]
+        attrs = op.pack(instruction.options)
+        ins = [self.places[slot] for slot in instruction.ins]
+        entry = find_entry(self.device, op, attrs, tuple(p.form for p in ins))
+        if entry.needs_pack:
+            for i in entry.needs_pack:
+                ins[i] = self.pack(ins[i])
+            entry = find_entry(self.device, op, attrs, tuple(p.form for p in ins))
+        if entry.form is not None:
+            offset = ins[0].offset + entry.offset
+            self.places[instruction.outs[0]] = Place(ins[0].root, entry.form, offset)
+            self.placed.views += 1
+            return
+        outs = [self.source(slot) for slot in instruction.outs]
+        self.placed.steps.append(Step(entry, ins, outs, str(instruction)))
+
+    def pack(self, place: Place) -> Place:
+        """A packed copy of a place, shared by all who need one."""
+        if isinstance(place.form, Spec):
+            return place
+        if place not in self.packed:
+            self.packed[place] = self.copy(place)
+        return self.packed[place]
+
+    def copy(self, place: Place, *, at: int | None = None) -> Place:
+        """A launch that copies a place to a root of its own, at the end or at position `at`."""
+        entry = find_entry(self.device, OPS["copy"], (), (place.form,))
+        root = self.root(entry.specs[0])
+        steps = self.placed.steps
+        position = len(steps) if at is None else at
+        steps.insert(position, Step(entry, [place], [root], f"copy {entry.specs[0]}"))
+        self.placed.copies += 1
+        return Place(root, entry.specs[0])
+
+
+def place(program: Program, device: Device) -> Placed:
+    """Launches and roots of a Program on a device."""
+    placer = _Placer(program, device)
+    placed = placer.placed
+    placed.args = [placer.source(slot) for slot in program.args]
+    placed.cells = [placer.source(slot) for slot in program.cells]
+    placed.scalars = [placer.source(slot) for slot in program.scalars]
+    placed.constants = {slot: placer.source(slot) for slot in program.constants}
+    held = len(placed.roots)  # roots below are not the program's to give away
+    for instruction in program.instructions:
+        placer.instruction(instruction)
+    ends = _ends(program, placer, held)
+    count, updates = len(program.results), len(program.updates)
+    placed.results = ends[:count] + ends[count + updates :]
+    new = ends[count : count + updates]
+    placed.writes = [(cell, root) for (cell, _), root in zip(program.updates, new, strict=True)]
+    _write_in_place(placed)
+    return placed
+
+
+def _ends(program: Program, placer: _Placer, held: int) -> list[int]:
+    """A whole root for each end. A source, a view or a second use is copied.
+
+    A copy of a source is made first of all: later the cell may hold its new value already.
+    """
+    given: set[int] = set()
+    ends = []
+    for slot in program.ends:
+        place = placer.places[slot]
+        if place.root < held:
+            place = placer.copy(place, at=0)
+        elif (
+            place.root in given
+            or not place.whole
+            or placer.placed.roots[place.root] is not place.form
+        ):
+            place = placer.copy(place)
+        given.add(place.root)
+        ends.append(place.root)
+    return ends
+
+
+def _write_in_place(placed: Placed) -> None:
+    """Let the producer of a cell's new value write over the old one, where nobody reads that later.
+
+    Every reader of the old value must come before the producer, or be the producer itself if its
+    kernel allows an output to be one of its inputs.
+    """
+    readers: dict[int, list[int]] = {}
+    producer: dict[int, int] = {}
+    for number, step in enumerate(placed.steps):
+        for p in step.ins:
+            readers.setdefault(p.root, []).append(number)
+        for root in step.outs:
+            producer[root] = number
+    writes = []
+    for cell, root in placed.writes:
+        own = placed.cells[cell]
+        at = producer[root]
+        if may_overwrite(placed.steps[at], at, own, readers.get(own, [])):
+            _rename_root(placed, root, own)
+            root = own
+        writes.append((cell, root))
+    placed.writes = writes
+
+
+def may_overwrite(step: Step, at: int, own: int, readers: Sequence[int]) -> bool:
+    """True if step number `at` may write its output over root `own`."""
+    if any(reader > at for reader in readers):
+        return False
+    uses = [p for p in step.ins if p.root == own]
+    if not uses:
+        return True
+    kernel = step.entry.kernel
+    in_place = kernel is not None and kernel.in_place and not kernel.returning
+    return in_place and len(uses) == 1 and uses[0].whole
+
+
+def _rename_root(placed: Placed, old: int, new: int) -> None:
+    for step in placed.steps:
+        step.outs = [new if root == old else root for root in step.outs]
+        step.ins = [Place(new, p.form, p.offset) if p.root == old else p for p in step.ins]

@@ -1,0 +1,354 @@
+"""Finding and loading backends: lazily, one at a time, and with an error that says where it broke.
+
+A backend's entry point (group `singa.backends`) names a `Manifest`: a small object whose module
+imports nothing heavy. Stages, each named in errors: metadata (which distribution offers the name),
+manifest (import it), handshake (interface version), probe (can it run here), import (the backend's
+own module), init (open one device). A backend nobody asked for is never touched.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any, Final
+
+from singa_core.device import Device
+from singa_core.errors import BackendNotFound, DeviceError, PluginError, SingaError
+
+GROUP: Final = "singa.backends"
+BACKEND_API: Final = (1, 0)
+"""Version of the interface between core and backends. A minor step only adds what has a default."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a backend found on this machine; `reason` is shown to the user when it is not usable."""
+
+    usable: bool
+    reason: str = ""
+    device_count: int = 1
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a backend says of itself before it is imported.
+
+    Args:
+        name: equals the entry point's name.
+        api: the BACKEND_API it was written for.
+        device_type: "host" for host memory, else a kind of device such as "gpu".
+        probe: cheap check (under a second) that never raises.
+        open: "module:function", called as `function(index) -> Device`, imported on first use.
+        priority: higher wins where the user did not name a backend.
+    """
+
+    name: str
+    api: tuple[int, int]
+    device_type: str
+    probe: Callable[[], Probe]
+    open: str
+    priority: int = 0
+
+
+@dataclass
+class _Known:
+    """A backend as far as it has been loaded."""
+
+    name: str
+    entry_points: list[Any] = field(default_factory=list)
+    manifest: Manifest | None = None
+    probe: Probe | None = None
+    devices: dict[int, Device] = field(default_factory=dict)
+    failure: PluginError | None = None
+
+    @property
+    def distribution(self) -> str | None:
+        """`name version` of the distribution that offers it."""
+        dist = self.entry_points[0].dist if self.entry_points else None
+        return None if dist is None else f"{dist.name} {dist.version}"
+
+
+class Registry:
+    """The backends of this process. One instance, `registry`, serves the package."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] | None = None
+        self._registered: dict[str, Manifest] = {}
+        self._lock = threading.RLock()
+
+    # -- what there is --------------------------------------------------------------------------
+
+    def register(self, manifest: Manifest) -> None:
+        """Add a backend of this process, without an entry point. It hides an installed namesake."""
+        check_manifest(manifest, str(getattr(manifest, "name", manifest)), None)
+        with self._lock:
+            self._registered[manifest.name] = manifest
+            if self._known is not None:
+                self._known[manifest.name] = _Known(manifest.name, manifest=manifest)
+
+    def unregister(self, name: str) -> None:
+        """Forget a backend added by `register`; an installed namesake can be seen again."""
+        with self._lock:
+            if self._registered.pop(name, None) is not None and self._known is not None:
+                del self._known[name]
+                self.refresh()
+
+    def refresh(self) -> None:
+        """Look at installed distributions again, for a `pip install` in a running process."""
+        with self._lock:
+            fresh = self._scan()
+            for name, known in (self._known or {}).items():
+                if name in fresh and known.devices:  # arrays may live there: keep the open devices
+                    fresh[name] = known
+            self._known = fresh
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all backends found, loaded or not."""
+        return tuple(sorted(self._all()))
+
+    def _all(self) -> dict[str, _Known]:
+        with self._lock:
+            if self._known is None:
+                self._known = self._scan()
+            return self._known
+
+    def _scan(self) -> dict[str, _Known]:
+        from importlib_metadata import entry_points  # noqa: PLC0415  (30 ms: not when core is imported)
+
+        known: dict[str, _Known] = {}
+        for point in entry_points(group=GROUP):
+            known.setdefault(point.name, _Known(point.name)).entry_points.append(point)
+        for name, manifest in self._registered.items():
+            known[name] = _Known(name, manifest=manifest)
+        return known
+
+    # -- stage by stage ---------------------------------------------------------------------------
+
+    def manifest(self, name: str) -> Manifest:
+        """The manifest of a backend, imported and checked. Raises: PluginError, BackendNotFound."""
+        known = self._find(name)
+        with self._lock:
+            if known.manifest is None:
+                known.manifest = self._once(known, load_manifest)
+            return known.manifest
+
+    def probe(self, name: str) -> Probe:
+        """What the backend says of this machine; asked once."""
+        manifest, known = self.manifest(name), self._find(name)
+        with self._lock:
+            if known.probe is None:
+                known.probe = ask(manifest)
+            return known.probe
+
+    def device(self, name: str, index: int = 0) -> Device:
+        """Device `index` of a backend, opened on first use. Raises: PluginError, DeviceError."""
+        manifest, known = self.manifest(name), self._find(name)
+        found = known.devices.get(index)
+        if found is not None:
+            return found
+        with self._lock:
+            probe = self.probe(name)
+            if not probe.usable:
+                reason = f"not usable here: {probe.reason}"
+                raise PluginError(name, "probe", reason, distribution=known.distribution)
+            if not 0 <= index < probe.device_count:
+                rule = f"0 <= index < {probe.device_count}"
+                raise DeviceError(f"device {name}:{index}", rule, index)
+            if index not in known.devices:
+                known.devices[index] = open_device(manifest, index, known.distribution)
+            return known.devices[index]
+
+    def _once(self, known: _Known, load: Callable[[_Known], Manifest]) -> Manifest:
+        """Run a stage; what failed once fails again with the same words, without another import."""
+        if known.failure is None:
+            try:
+                return load(known)
+            except PluginError as error:
+                # a copy has neither traceback nor cause, which would keep the callers' frames
+                known.failure = copy(error)
+                raise
+        raise copy(known.failure)
+
+    def _find(self, name: str) -> _Known:
+        known = self._all()
+        if name not in known:
+            reason = f"no such backend; installed: {', '.join(sorted(known)) or 'none'}"
+            raise BackendNotFound(name, "metadata", reason, hint=install_hint(name))
+        return known[name]
+
+    # -- device names -----------------------------------------------------------------------------
+
+    def resolve(self, name: str | None = None) -> Device:
+        """The device a user's name means: `<backend>[:index]`, an alias, or None for the default.
+
+        `"cpu"` and the default are the host backend of highest priority, unprobed until opened;
+        `"gpu"` and `"auto"` probe from the highest priority down and take the first usable one.
+        `SINGA_DEVICE` in the environment replaces the default.
+
+        Raises: BackendNotFound, PluginError, DeviceError.
+        """
+        text = (os.environ.get("SINGA_DEVICE") or "cpu") if name is None else name
+        backend, index = split_name(text)
+        if backend == "cpu":
+            return self.device(self._host(), index)
+        if backend in ("gpu", "auto"):
+            return self.device(self._first_usable(backend), index)
+        return self.device(backend, index)
+
+    def _by_priority(self) -> list[Manifest]:
+        """Manifests that load, best first; a broken backend does not stand in the way of others."""
+        manifests = []
+        for name in self.names():
+            try:
+                manifests.append(self.manifest(name))
+            except PluginError:
+                continue
+        return sorted(manifests, key=lambda m: (-m.priority, m.name))
+
+    def _host(self) -> str:
+        for manifest in self._by_priority():
+            if manifest.device_type == "host":
+                return manifest.name
+        raise self._nothing("cpu", "no usable host backend")
+
+    def _first_usable(self, alias: str) -> str:
+        refused = []
+        for manifest in self._by_priority():
+            if alias == "gpu" and manifest.device_type == "host":
+                continue
+            probe = self.probe(manifest.name)
+            if probe.usable:
+                return manifest.name
+            refused.append(f"{manifest.name} ({probe.reason})")
+        raise self._nothing(alias, "; ".join(refused) or "no backend of this kind")
+
+    def _nothing(self, alias: str, reason: str) -> BackendNotFound:
+        broken = [f"{k.name} ({k.failure.reason})" for k in self._all().values() if k.failure]
+        if broken:
+            reason = f"{reason}; broken: {', '.join(broken)}"
+        choice = " or ".join(known_distributions("gpu" if alias == "gpu" else "host").values())
+        return BackendNotFound(alias, "metadata", reason, hint=f"pip install {choice}")
+
+
+def load_manifest(known: _Known) -> Manifest:
+    """Stages metadata, manifest and handshake."""
+    if len(known.entry_points) > 1:
+        owners = ", ".join(sorted(f"{p.dist.name} {p.dist.version}" for p in known.entry_points))
+        raise PluginError(
+            known.name, "metadata", f"offered by {len(known.entry_points)} distributions: {owners}",
+            hint="uninstall all but one of them",
+        )  # fmt: skip
+    (point,) = known.entry_points
+    try:
+        manifest = point.load()
+    except Exception as error:
+        reason = f"import of {point.value} raised {cause(error)}"
+        raise PluginError(
+            known.name, "manifest", reason, distribution=known.distribution
+        ) from error
+    check_manifest(manifest, known.name, known.distribution)
+    return manifest  # type: ignore[no-any-return]  # checked above
+
+
+def check_manifest(manifest: object, name: str, distribution: str | None) -> None:
+    """Raises: PluginError unless `manifest` is a Manifest of this name and a known interface."""
+    if not isinstance(manifest, Manifest):
+        reason = f"expected a singa_core.registry.Manifest, got {type(manifest).__name__}"
+        raise PluginError(name, "manifest", reason, distribution=distribution)
+    if manifest.name != name:
+        reason = f"entry point {name!r} but Manifest.name is {manifest.name!r}"
+        raise PluginError(name, "manifest", reason, distribution=distribution)
+    wrong = [what for what, good in fields(manifest) if not good]
+    if wrong:
+        reason = f"expected {wrong[0]} in the Manifest"
+        raise PluginError(name, "manifest", reason, distribution=distribution)
+    (major, minor), (ours, newest) = manifest.api, BACKEND_API
+    if major != ours or minor > newest:
+        older = distribution.split()[0] if distribution else f"the distribution of {name}"
+        newer = "singa-core" if (major, minor) > BACKEND_API else older
+        raise PluginError(
+            name, "handshake",
+            f"written for interface {major}.{minor}, this singa-core speaks {ours}.{newest}",
+            distribution=distribution,
+            hint=f"pip install --upgrade {newer}",
+        )  # fmt: skip
+
+
+def fields(manifest: Manifest) -> Iterator[tuple[str, bool]]:
+    """What each field must be, and whether it is: one that is not must not break other backends."""
+    api, place = manifest.api, manifest.open
+    pair = isinstance(api, tuple) and len(api) == 2 and all(isinstance(n, int) for n in api)
+    yield "api=(major, minor)", pair
+    yield "a device_type of text", isinstance(manifest.device_type, str)
+    yield "a callable probe", callable(manifest.probe)
+    yield "open='module:function'", isinstance(place, str) and all(place.partition(":"))
+    yield "an integer priority", isinstance(manifest.priority, int)
+
+
+def ask(manifest: Manifest) -> Probe:
+    """The backend's probe, or one that says what was wrong with it."""
+    try:
+        found = manifest.probe()
+    except Exception as error:
+        return Probe(usable=False, reason=f"probe raised {cause(error)}; it must not raise")
+    if not isinstance(found, Probe):
+        kind = type(found).__name__
+        return Probe(usable=False, reason=f"probe gave {kind}, expected singa_core.registry.Probe")
+    return found
+
+
+def open_device(manifest: Manifest, index: int, distribution: str | None) -> Device:
+    """Stages import and init."""
+    module, _, function = manifest.open.partition(":")
+    try:
+        opener = getattr(importlib.import_module(module), function)
+    except Exception as error:
+        reason = f"import of {manifest.open} raised {cause(error)}"
+        raise PluginError(manifest.name, "import", reason, distribution=distribution) from error
+    try:
+        device = opener(index)
+    except SingaError:
+        raise
+    except Exception as error:
+        reason = f"{manifest.open}({index}) raised {cause(error)}"
+        raise PluginError(manifest.name, "init", reason, distribution=distribution) from error
+    if not isinstance(device, Device):
+        reason = f"{manifest.open} gave {type(device).__name__}, expected a singa_core Device"
+        raise PluginError(manifest.name, "init", reason, distribution=distribution)
+    return device
+
+
+def split_name(text: str) -> tuple[str, int]:
+    """`"name:2"` -> ("name", 2). Raises: DeviceError if the index is not a number."""
+    backend, colon, index = text.partition(":") if isinstance(text, str) else ("", "", "")
+    if not backend or (colon and not index.isdecimal()):
+        raise DeviceError("device", "a name like '<backend>' or '<backend>:1'", repr(text))
+    return backend, int(index or 0)
+
+
+def cause(error: BaseException) -> str:
+    """`Type: text` of an inner error, for the outer message."""
+    return f"{type(error).__name__}: {error}"
+
+
+def known_distributions(kind: str | None = None) -> dict[str, str]:
+    """Backend name -> the distribution known to offer it; of one kind ("host", "gpu") or of all."""
+    text = resources.files("singa_core").joinpath("known_backends.json").read_text("utf-8")
+    kinds: dict[str, dict[str, str]] = json.loads(text)
+    chosen = kinds.values() if kind is None else [kinds[kind]]
+    return {name: owner for names in chosen for name, owner in names.items()}
+
+
+def install_hint(name: str) -> str | None:
+    """`pip install ...` for a known backend."""
+    known = known_distributions()
+    return f"pip install {known[name]}" if name in known else None
+
+
+registry: Final = Registry()

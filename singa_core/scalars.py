@@ -1,0 +1,91 @@
+"""Numbers that change from step to step without a new recording: learning rates, counters.
+
+A recorded graph reads them through its host program, in recorded order; eager code reads them at
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from singa_core.device import Device, from_host
+from singa_core.dtype import DTypeLike, as_dtype
+from singa_core.errors import ArgumentError
+from singa_core.mode import MODE
+from singa_core.recorder import symbolic_only
+from singa_core.spec import Spec
+from singa_core.tensor import Tensor, as_device
+
+Number = bool | int | float
+
+
+class Counter:
+    """A host integer that recorded code may advance: each replay advances it again."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: int = 0) -> None:
+        self._value = value
+
+    @property
+    def value(self) -> int:
+        """The count. Raises: RecordingError while a graph is recorded, where it would be frozen."""
+        if MODE.get().recorder is not None:
+            raise symbolic_only("Counter.value")
+        return self._value
+
+    @value.setter
+    def value(self, value: int) -> None:
+        recorder = MODE.get().recorder
+        if recorder is not None:
+            recorder.effect(lambda: self.rewind(value), self)
+        else:
+            self._value = value
+
+    def advance(self, by: int = 1) -> None:
+        """Count on, now or at this place of each replay."""
+        recorder = MODE.get().recorder
+        if recorder is not None:
+            recorder.effect(lambda: self.advance(by), self)
+        else:
+            self._value += by
+
+    def moment(self) -> int:
+        """The count, for the engine."""
+        return self._value
+
+    def rewind(self, moment: int) -> None:
+        """Set the count, for the engine."""
+        self._value = moment
+
+
+def scalar(
+    source: Callable[[], Number] | Number,
+    *,
+    dtype: DTypeLike = "float32",
+    device: Device | str | None = None,
+) -> Tensor:
+    """A 0-d tensor of a number that is asked for anew at each replay.
+
+    Args:
+        source: a function without arguments, called now, or before each replay; or a number.
+        dtype: of the tensor.
+        device: where to put it; None for the default.
+
+    Raises: ArgumentError if it does not give a number.
+
+    >>> rate = 0.1
+    >>> scalar(lambda: rate * 2).shape
+    ()
+    """
+    spec = Spec((), as_dtype(dtype))
+    read = source if callable(source) else lambda: source
+    recorder = MODE.get().recorder
+    if recorder is not None:
+        return recorder.scalar(read, spec)
+    value = read()
+    if not isinstance(value, bool | int | float | np.number):
+        raise ArgumentError("scalar", "a function that gives a number", repr(value))
+    return Tensor(from_host(as_device(device), np.asarray(value, spec.dtype.numpy), spec))

@@ -1,0 +1,502 @@
+"""Tensor: a cell that names an immutable value.
+
+`t.assign(v)`, `t += v` and `t[i] = v` let the cell name another value; whoever holds the old one
+keeps it. A tensor is concrete (it has an array), or symbolic (a value of a graph that is being
+recorded).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from math import copysign
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from singa_core import homes
+from singa_core.device import Array, Device, Storage, from_host, to_host
+from singa_core.dtype import DType, DTypeLike, as_dtype
+from singa_core.errors import (
+    ArgumentError,
+    DeviceError,
+    DTypeError,
+    GradientError,
+    RecordingError,
+    ShapeError,
+    StateLost,
+)
+from singa_core.methods import ArrayMethods
+from singa_core.mode import MODE, STRUCTURE
+from singa_core.node import Node, Source, flows, leaf
+from singa_core.optable import FUNCTIONS, OPS
+from singa_core.registry import registry
+from singa_core.spec import Shape, Spec
+
+if TYPE_CHECKING:
+    from singa_core.recorder import Recorder
+
+PACKAGE: Final = str(Path(__file__).parent)
+MAX_CONSTANTS: Final = 1024
+
+
+class Tensor(ArrayMethods):
+    """An n-dimensional array on a device, that remembers where it came from.
+
+    Make one with `tensor(...)`, a factory such as `zeros`, or by calling operations; the
+    constructor is the engine's. Methods and operators follow NumPy and PyTorch, see `ArrayMethods`.
+    """
+
+    __slots__ = ("__weakref__", "_grad", "array", "home", "index", "node")
+
+    # NumPy leaves mixed expressions (ndarray + Tensor) to our reflected operators
+    __array_ufunc__ = None
+
+    def __init__(self, array: Array | None, node: Node | None = None, index: int = 0) -> None:
+        self.array = array
+        self.node = node
+        self.index = index
+        self.home: Storage | None = None  # where its value stays, once a graph has captured it
+        self._grad: Tensor | None = None
+
+    # -- what it is --------------------------------------------------------------------------------
+
+    @property
+    def spec(self) -> Spec:
+        """Shape and dtype."""
+        if self.array is not None:
+            return self.array.spec
+        return self._value_node().specs[self.index]
+
+    def _value_node(self) -> Node:
+        if self.node is None:
+            raise RecordingError("tensor", "a value", "a placeholder that was never bound")
+        return self.node
+
+    @property
+    def shape(self) -> Shape:
+        """Sizes of the axes."""
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> DType:
+        """Element type."""
+        return self.spec.dtype
+
+    @property
+    def device(self) -> Device:
+        """Where it lives. A symbolic tensor lives where its recording does."""
+        if self.array is not None:
+            return self.array.storage.device
+        recorder = MODE.get().recorder
+        if recorder is None:
+            raise leaked("device", self)
+        return recorder.device
+
+    @property
+    def symbolic(self) -> bool:
+        """True while it stands for a value that a recording will compute."""
+        return self.array is None
+
+    @property
+    def is_leaf(self) -> bool:
+        """True unless it is the taped result of an operation."""
+        node, _ = self._named()
+        return node is None or isinstance(node, Source) or not node.tracked
+
+    def _named(self) -> tuple[Node | None, int]:
+        """Where its value comes from; in a recording, the value that it names there."""
+        recorder = MODE.get().recorder
+        found = None if recorder is None else recorder.overlay.get(id(self))
+        return (self.node, self.index) if found is None else found[1]
+
+    # -- gradients ---------------------------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool:
+        """True if gradients flow to or through it. Settable on leaves."""
+        node, index = self._named()
+        return node is not None and flows((node, index))
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        if bool(wanted) == self.requires_grad:
+            return
+        if not self.is_leaf or self.array is None:
+            rule = "a leaf"
+            raise GradientError(
+                "requires_grad", rule, "the result of an operation", hint="detach() it"
+            )
+        if wanted and not self.dtype.is_floating:
+            raise GradientError("requires_grad", "a floating dtype", self.dtype, x=self)
+        self.node = leaf(self, self.array.spec) if wanted else None
+        STRUCTURE.changed()
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that `backward()` left here, None before."""
+        recorder = MODE.get().recorder
+        return self._grad if recorder is None else recorder.grad_of(self)
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        recorder = MODE.get().recorder
+        if recorder is not None:
+            recorder.set_grad(self, value)
+        else:
+            self._grad = value
+
+    def backward(self, gradient: Tensor | None = None, *, retain_graph: bool = False) -> None:
+        """Add the gradients of this tensor to `.grad` of every leaf it depends on.
+
+        Args:
+            gradient: gradient of this tensor; may be left out for a single element.
+            retain_graph: keep the tape for another backward through it.
+        """
+        FUNCTIONS["backward"](self, gradient, retain_graph=retain_graph)
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Callable[[], None]:
+        """Call `hook(gradient)` when this tensor's gradient is complete; it may return another one.
+
+        Returns a function that removes the hook. Raises: GradientError if no gradient flows here.
+        """
+        if self.node is None or not self.requires_grad:
+            raise GradientError("register_hook", "a tensor that requires grad", "one that does not")
+        recorder = MODE.get().recorder
+        node, index = (self.node, self.index) if recorder is None else recorder.value(self)
+        if node.hooks is None:
+            node.hooks = {}
+        hooks = node.hooks.setdefault(index, [])
+        hooks.append(hook)
+        STRUCTURE.changed()
+        return lambda: hooks.remove(hook) if hook in hooks else None
+
+    def detach(self) -> Tensor:
+        """The same value without its history."""
+        if self.array is None or MODE.get().recorder is not None:
+            result: Tensor = OPS["detach"](self)
+            return result
+        return Tensor(self.array)
+
+    # -- naming another value ----------------------------------------------------------------------
+
+    def assign(self, value: Any) -> Tensor:
+        """Let this cell name `value`; history is not kept. Whoever holds the old value keeps it.
+
+        Raises: ShapeError, DTypeError or DeviceError unless shape, dtype and device are those of
+        the cell.
+        """
+        value = self._fitting("assign", value)
+        recorder = MODE.get().recorder
+        if recorder is not None:
+            recorder.assign(self, value)
+        elif value.array is None:
+            raise leaked("assign", value)
+        else:
+            homes.rebind(self, packed(value))
+        return self
+
+    copy_from = assign
+
+    def _fitting(self, where: str, value: Any) -> Tensor:
+        """`value` as a tensor that may replace this one's value."""
+        if not isinstance(value, Tensor):
+            value = tensor(value, dtype=self.dtype, device=self.device)
+        if value.shape != self.shape:
+            raise ShapeError(where, "the cell's shape", value.shape, cell=self, value=value)
+        if value.dtype is not self.dtype:
+            raise DTypeError(where, "the cell's dtype", value.dtype, cell=self, value=value)
+        if value.array is not None and value.device is not self.device:
+            raise DeviceError(
+                where, "the cell's device", value.device, hint=f".to({self.device.name!r})",
+                cell=self, value=value,
+            )  # fmt: skip
+        return value
+
+    def _replace(self, op: str, *others: Any, **attrs: Any) -> Tensor:
+        """`self = op(self, *others)` for `+=` and its kin, and for assignment by index."""
+        mode = MODE.get()
+        recorder = mode.recorder
+        gains = mode.grad and any(isinstance(t, Tensor) and t.requires_grad for t in others)
+        if recorder is None and self.array is not None and self.node is None and not gains:
+            FUNCTIONS["update"](OPS[op], (self, *others), (self,), **attrs)
+            return self
+        stays_leaf = self.requires_grad and self.is_leaf
+        if stays_leaf and mode.grad:
+            raise GradientError(
+                op, "a tensor that is not a leaf with a gradient", "in-place change of a leaf",
+                hint="use `with no_grad():`, or write t = t + ... instead of t += ...", x=self,
+            )  # fmt: skip
+        result = self._fitting(op, OPS[op](self, *others, **attrs))
+        if recorder is not None:
+            recorder.assign(self, result, keep_history=True)
+        else:
+            homes.rebind(self, packed(result))
+            if not stays_leaf:
+                self.node, self.index = result.node, result.index
+        return self
+
+    # -- leaving the device ------------------------------------------------------------------------
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """The value as a read-only NumPy array; without a copy where it lies in host memory.
+
+        Raises: RecordingError while a graph is recorded.
+        """
+        array = self._readable("numpy()")
+        if isinstance(array, np.ndarray):
+            return array
+        storage = array.storage
+        if storage.device.capabilities.host and not storage.pinned:
+            storage.mark().exported = True
+            host: npt.NDArray[Any] = array.handle.view()
+        else:
+            host = to_host(packed(self))
+        host.flags.writeable = False
+        return host
+
+    def _readable(self, what: str) -> Array | npt.NDArray[Any]:
+        """The array behind the value, or the host value of a constant."""
+        recorder = MODE.get().recorder
+        if isinstance(self.node, Source) and self.node.kind == "const" and self.array is None:
+            payload: npt.NDArray[Any] = self.node.payload
+            return payload.copy()
+        if self.array is None and recorder is None:
+            raise leaked(what, self)
+        if self.array is None or recorder is not None:
+            raise host_read(what, recorder)
+        if self.array.storage.lost:
+            raise StateLost(
+                f"{what}: this value was left half written by a replay that failed\n"
+                "try: load the last checkpoint, or assign it again"
+            )
+        return self.array
+
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
+        host = self.numpy()
+        if copy is False and not self.device.capabilities.host:
+            raise ValueError(f"__array__: needs host memory for copy=False, got {self.device}")
+        return host.astype(dtype, copy=bool(copy)) if dtype is not None or copy else host
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """A DLPack capsule: read-only where the consumer understands that, else of a copy."""
+        host = self.numpy()
+        version = options.get("max_version")
+        if version is None or version < (1, 0) or options.get("copy"):
+            host = host.copy()
+        return host.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # kDLCPU: other devices export a host copy
+
+    def item(self) -> bool | int | float:
+        """The value of a single element as a Python number. Raises: ShapeError otherwise."""
+        if self.spec.itemcount != 1:
+            raise ShapeError("item()", "exactly one element", self.shape, x=self)
+        value: bool | int | float = self._host_value("item()").reshape(()).item()
+        return value
+
+    def tolist(self) -> Any:
+        """The value as nested lists of Python numbers."""
+        return self._host_value("tolist()").tolist()
+
+    def _host_value(self, what: str) -> npt.NDArray[Any]:
+        array = self._readable(what)
+        if isinstance(array, np.ndarray):
+            return array
+        if array.packed:
+            return to_host(array)
+        return self.numpy()
+
+    def __float__(self) -> float:
+        return float(self._number("float()"))
+
+    def __int__(self) -> int:
+        return int(self._number("int()"))
+
+    def __bool__(self) -> bool:
+        return bool(self._number("bool()"))
+
+    def __index__(self) -> int:
+        if not self.dtype.is_integer:
+            raise DTypeError("index", "an integer tensor", self.dtype, x=self)
+        return int(self._number("an index"))
+
+    def __complex__(self) -> complex:
+        return complex(self._number("complex()"))
+
+    def _number(self, what: str) -> bool | int | float:
+        if self.spec.itemcount != 1:
+            raise ShapeError(
+                what, "exactly one element", self.shape, hint=".any(), .all() or an index", x=self
+            )
+        value: bool | int | float = self._host_value(what).reshape(()).item()
+        return value
+
+    def to(self, device: Device | str) -> Tensor:
+        """A copy on another device; the tensor itself if it is there already.
+
+        Raises: GradientError for the taped result of an operation: a graph lives on one device.
+        """
+        target = registry.resolve(device) if isinstance(device, str) else device
+        if target is self.device:
+            return self
+        if self.requires_grad and not self.is_leaf:
+            raise GradientError(
+                "to", "a leaf or an untracked tensor", "a taped result", hint="detach() it", x=self
+            )
+        moved = Tensor(from_host(target, np.asarray(self.numpy()), self.spec))
+        moved.requires_grad = self.requires_grad
+        return moved
+
+    # -- as a Python object ------------------------------------------------------------------------
+
+    def __hash__(self) -> int:
+        return id(self)  # `==` is elementwise: a tensor is a key by identity
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ShapeError("len()", "at least one axis", self.shape)
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        spec = self.spec
+        if self.array is None:
+            return f"<symbolic {spec} of {self.node!r}>"
+        extra = ", requires_grad=True" if self.requires_grad else ""
+        if MODE.get().recorder is not None:
+            return f"<tensor {spec} {self.device}{extra}>"
+        values = np.array2string(
+            self._host_value("repr()"), separator=", ", prefix="tensor(", threshold=64, edgeitems=3,
+            precision=6,
+        )  # fmt: skip
+        return f"tensor({values}, dtype={spec.dtype}, device={self.device.name!r}{extra})"
+
+
+def tensor(
+    data: Any,
+    *,
+    dtype: DTypeLike | None = None,
+    device: Device | str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor with a copy of `data`: a number, nested lists, a NumPy array, a DLPack exporter.
+
+    Dtype: `dtype`; else a NumPy array's own, float32 for Python floats, int64 for Python ints.
+    Raises: DTypeError for data that are not numbers; ShapeError for ragged lists.
+
+    >>> tensor([[1.0, 2.0]]).dtype
+    float32
+    """
+    if isinstance(data, Tensor):
+        raise ArgumentError(
+            "tensor", "host data", "a tensor", hint="x.astype(...), x.to(...) or x.detach()"
+        )
+    recorder = MODE.get().recorder
+    host = host_array(data, None if dtype is None else as_dtype(dtype))
+    if recorder is not None:
+        if not isinstance(data, bool | int | float):
+            recorder.warn_baked(host)
+        return recorder.constant(host, Spec(host.shape, host.dtype))
+    spec = Spec(host.shape, host.dtype)
+    made = Tensor(from_host(as_device(device), host, spec))
+    if requires_grad:
+        made.requires_grad = True
+    return made
+
+
+def as_device(device: Device | str | None) -> Device:
+    """A device from a device, a name, or None for the default."""
+    return device if isinstance(device, Device) else registry.resolve(device)
+
+
+def host_array(data: Any, dtype: DType | None) -> npt.NDArray[Any]:
+    """`data` as a NumPy array of one of our dtypes, in native byte order."""
+    own = isinstance(data, np.ndarray | np.generic) and not isinstance(data, float)
+    if not own and hasattr(data, "__dlpack__"):
+        data, own = np.from_dlpack(data), True
+    try:
+        host = np.asarray(data)
+    except ValueError as error:
+        raise ShapeError("tensor", "lists of equal length", str(error)) from None
+    except (TypeError, OverflowError) as error:
+        raise DTypeError("tensor", "numbers", str(error)) from None
+    if host.dtype == object or host.dtype.kind not in "biufV":
+        raise DTypeError("tensor", "numbers of a supported dtype", f"{host.dtype} data")
+    if dtype is None:
+        found = as_dtype(host.dtype)
+        dtype = as_dtype("float32") if not own and found.name == "float64" else found
+        if not own and host.size == 0:
+            dtype = as_dtype("float32")
+    elif dtype.is_integer and host.dtype.kind in "iu" and host.size:
+        info = np.iinfo(dtype.numpy)
+        if int(host.min()) < info.min or int(host.max()) > info.max:
+            got = f"{host.min()} to {host.max()}"
+            raise DTypeError("tensor", f"numbers in the range of {dtype}", got)
+    with np.errstate(all="ignore"):
+        return host.astype(dtype.numpy, copy=False)
+
+
+def constant(value: bool | int | float, dtype: DType, device: Device) -> Tensor:
+    """A 0-d tensor of a Python number; cached per device, since code repeats its numbers."""
+    recorder = MODE.get().recorder
+    if recorder is not None:
+        return recorder.constant(np.asarray(value, dtype.numpy), Spec((), dtype))
+    cache = device.state.constants
+    # 0.0 == -0.0 == 0 == False, but they are not one number
+    key = (value, type(value), dtype) if value else (value, type(value), dtype, copysign(1, value))
+    found: Tensor | None = cache.get(key)
+    if found is None:
+        if len(cache) >= MAX_CONSTANTS:
+            cache.clear()
+        with np.errstate(all="ignore"):
+            host = np.asarray(value).astype(dtype.numpy)
+        found = cache[key] = Tensor(from_host(device, host, Spec((), dtype)))
+    return found
+
+
+def packed(t: Tensor) -> Array:
+    """The array of a concrete tensor, packed: its own, or a copy's."""
+    array = t.array
+    if array is None:
+        raise leaked("value", t)
+    if not array.packed:
+        copied: Tensor = OPS["copy"](Tensor(array))
+        return packed(copied)
+    return array
+
+
+def user_line() -> str:
+    """`file:line` of the innermost frame outside this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def host_read(what: str, recorder: Recorder | None) -> RecordingError:
+    """The error for reading a value on the host while a graph is recorded."""
+    return RecordingError(
+        what, "a value, and while a graph is recorded there is none yet",
+        f"{what} at {user_line()}",
+        hint="keep it on the device (where, minimum, sum ...), return it and read it after the "
+        "call, or wrap code that must run once in execute_once()",
+    )  # fmt: skip
+
+
+def leaked(what: str, tensor: Tensor) -> RecordingError:
+    """The error for a symbolic tensor after its recording, or a parameter before its first value."""
+    if tensor.node is None:
+        return RecordingError(
+            what, "a tensor with a value", f"a parameter that has none yet, at {user_line()}",
+            hint="call its layer, or compile the model, on an input first",
+        )  # fmt: skip
+    return RecordingError(
+        what, "a tensor with a value",
+        f"a symbolic tensor of a recording that has ended, at {user_line()}",
+        hint="return it from the recorded function instead of storing it",
+    )  # fmt: skip

@@ -1,0 +1,123 @@
+"""`update`: apply an operation and rebind cells to its results, in place where that is safe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from singa_core import homes
+from singa_core.device import Array, empty_array
+from singa_core.errors import DTypeError, ShapeError
+from singa_core.mode import MODE
+from singa_core.operation import Attrs, Entry, Operation, apply, as_tensors, failure, find_entry
+from singa_core.optable import function
+from singa_core.spec import Spec
+from singa_core.tensor import Tensor
+
+
+@function
+def update(
+    op: Operation, inputs: Sequence[Any], cells: Sequence[Tensor], **attrs: Any
+) -> Sequence[Tensor]:
+    """`cells = op(*inputs, **attrs)`: output i of `op` becomes the value of `cells[i]`.
+
+    An old value is overwritten where nobody else holds it and the kernel allows that, so that an
+    eager step of an optimiser allocates nothing.
+
+    Raises: ShapeError or DTypeError if an output does not fit its cell; nothing has changed then.
+
+    >>> from singa_core import ops, tensor
+    >>> t = tensor([1.0])
+    >>> update(ops.add, (t, 1.0), (t,))[0].tolist()
+    [2.0]
+    """
+    packed_attrs = op.pack(attrs) if attrs or op.attributes else ()
+    mode = MODE.get()
+    if mode.recorder is None:
+        # counted before anything here refers to the arrays
+        free = [may_overwrite(cell) for cell in cells]
+        if _update_in_place(op, inputs, cells, packed_attrs, free, mode.grad):
+            return cells
+    results = apply(op, inputs, packed_attrs)
+    results = results if isinstance(results, tuple) else (results,)
+    for cell, result in zip(cells, results, strict=True):
+        check_fit(op, cell, result.spec)
+    for cell, result in zip(cells, results, strict=True):
+        cell.assign(result)
+    return cells
+
+
+def may_overwrite(cell: Tensor) -> bool:
+    """True if the cell's old value is its alone; others are moved out of a home first."""
+    if cell.home is None:
+        return not homes.is_held(cell)
+    homes.claim(cell)
+    return True
+
+
+def check_fit(op: Operation, cell: Tensor, spec: Spec) -> None:
+    """Raises: ShapeError or DTypeError unless a value of `spec` may be the cell's next value."""
+    if cell.shape != spec.shape:
+        raise ShapeError(op.name, "a result of the cell's shape", spec.shape, cell=cell)
+    if cell.dtype is not spec.dtype:
+        raise DTypeError(op.name, "a result of the cell's dtype", spec.dtype, cell=cell)
+
+
+def _update_in_place(
+    op: Operation,
+    inputs: Sequence[Any],
+    cells: Sequence[Tensor],
+    attrs: Attrs,
+    free: list[bool],
+    grad: bool,
+) -> bool:
+    """Launch straight into the cells' arrays; False, with nothing done, where that cannot be."""
+    try:
+        arrays: list[Any] = [t.array for t in inputs]
+    except AttributeError:
+        inputs = as_tensors(op, inputs)
+        arrays = [t.array for t in inputs]
+    if None in arrays or (grad and any(t.node is not None for t in inputs)):
+        return False
+    device = arrays[0].storage.device
+    entry = find_entry(device, op, attrs, tuple([a.form for a in arrays]))
+    kernel = entry.kernel
+    if kernel is None or not kernel.in_place or entry.needs_pack:
+        return False
+    storages = [a.storage for a in arrays]
+    if any(s.device is not device for s in storages):
+        return False
+    outs = _outputs(entry, cells, storages, free)
+    written = [a.handle for a in outs]
+    if entry.workspace is not None:
+        scratch = empty_array(device, entry.workspace)
+        written.append(scratch.handle)
+    try:
+        device.call(entry.launch, *[a.handle for a in arrays], *written)
+    except Exception as error:
+        raise failure(error, entry, device) from error
+    for cell, out in zip(cells, outs, strict=True):
+        if out is not cell.array:
+            homes.rebind(cell, out)
+        elif not device.capabilities.synchronous:
+            device.state.unsettled.add(out.storage)
+    return True
+
+
+def _outputs(
+    entry: Entry, cells: Sequence[Tensor], storages: list[Any], free: list[bool]
+) -> list[Array]:
+    """The cells' own arrays where they may be overwritten, else new ones.
+
+    A kernel that reads one array twice may not write over it: it might read what it has written.
+    """
+    outs = []
+    for cell, spec, alone in zip(cells, entry.specs, free, strict=True):
+        own = cell.array
+        if own is None or own.spec is not spec:
+            check_fit(entry.op, cell, spec)
+        if alone and own is not None and storages.count(own.storage) <= 1:
+            outs.append(own)
+        else:
+            outs.append(empty_array(cell.device, spec))
+    return outs

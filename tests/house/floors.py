@@ -1,0 +1,22 @@
+"""Which floor each module lives on: the one place where that is written down."""
+
+FLOORS = (
+    ("F0 words", "errors dtype spec"),
+    ("F1 seam", "device program kernels registry"),
+    (
+        "F2 engine",
+        "operation tensor autograd recorder passes executable random engine mode operators "
+        "indexing node homes optable sample methods scalars update",
+    ),
+    ("F3 ops", "ops"),
+    ("F4 layers", "layer layers parameter watched initializer opt metric data"),
+    ("F5 model", "model io parallel plugins conformance profile cli __main__"),
+)
+OPEN_TO_BACKENDS = 1  # backends import up to this floor
+
+_FLOOR_OF = {name: floor for floor, (_, names) in enumerate(FLOORS) for name in names.split()}
+
+
+def floor_of(module: str) -> int | None:
+    """Floor of a module of the core by its full name; None if nobody has assigned one."""
+    return _FLOOR_OF.get(module.split(".")[1])

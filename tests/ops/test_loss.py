@@ -1,0 +1,314 @@
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+
+from checks import both, check_against_torch, check_gradients, random
+from singa_core import ops
+from singa_core.autograd import gradients
+from singa_core.engine import graph
+from singa_core.errors import ArgumentError, DTypeError, OutOfRange, ShapeError
+
+LABELS = [((4, 3), (4,)), ((2, 3, 5), (2, 3)), ((3,), ()), ((1, 1), (1,))]
+REDUCTIONS = ["mean", "sum", "none"]
+PAIRS = {
+    "mse_loss": {}, "l1_loss": {}, "huber_loss": {"delta": 0.7}, "smooth_l1_loss": {"beta": 0.6},
+    "binary_cross_entropy": {}, "binary_cross_entropy_with_logits": {}, "kl_div": {},
+}  # fmt: skip
+
+
+def labels_of(shape, classes, dtype=np.int64):
+    return np.random.default_rng(5).integers(0, classes, shape).astype(dtype)
+
+
+# -- cross-entropy of labels ------------------------------------------------------------------------
+
+
+def test_cross_entropy_by_hand(array):
+    logits = array([[0.0, math.log(3.0)], [math.log(7.0), 0.0]])  # shares 1/4, 3/4 and 7/8, 1/8
+    losses = both(partial(ops.cross_entropy, reduction="none"), logits, array([1, 1]))
+    np.testing.assert_allclose(losses.numpy(), [math.log(4 / 3), math.log(8)], rtol=1e-6)
+    mean = both(ops.cross_entropy, logits, array([1, 1]))
+    assert float(mean) == pytest.approx((math.log(4 / 3) + math.log(8)) / 2, rel=1e-6)
+    total = both(partial(ops.cross_entropy, reduction="sum"), logits, array([1, 1]))
+    assert float(total) == pytest.approx(math.log(4 / 3) + math.log(8), rel=1e-6)
+
+
+def test_the_gradient_is_the_shares_without_the_label(array):
+    logits = array([[0.0, math.log(3.0)]], requires_grad=True)
+    ops.cross_entropy(logits, array([1])).backward()
+    np.testing.assert_allclose(logits.grad.numpy(), [[0.25, -0.25]], rtol=1e-6)
+
+
+def test_cross_entropy_of_extreme_logits_is_finite(array):
+    logits = array([[1e4, -1e4], [-math.inf, 0.0]], requires_grad=True)
+    losses = ops.cross_entropy(logits, array([1, 1]), reduction="none")
+    np.testing.assert_array_equal(losses.numpy(), [2e4, 0.0])
+    losses.sum().backward()
+    np.testing.assert_array_equal(logits.grad.numpy(), [[1.0, -1.0], [0.0, 0.0]])
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize(("shape", "labels"), LABELS)
+def test_cross_entropy_against_torch(device, shape, labels, reduction, smoothing):
+    torch = pytest.importorskip("torch", reason="torch is the oracle of this test")
+
+    def peer(logits, target):
+        y = torch.nn.functional.cross_entropy(
+            logits.reshape(-1, shape[-1]), target.reshape(-1), reduction=reduction, label_smoothing=smoothing
+        )  # fmt: skip
+        return y.reshape(labels) if reduction == "none" else y
+
+    ours = partial(ops.cross_entropy, reduction=reduction, label_smoothing=smoothing)
+    check_against_torch(ours, peer, device, random(*shape), labels_of(labels, shape[-1]))
+
+
+def test_the_classes_may_lie_along_any_axis(device):
+    torch = pytest.importorskip("torch", reason="torch is the oracle of this test")
+    hosts = random(2, 5, 3), labels_of((2, 3), 5)
+    peer = torch.nn.functional.cross_entropy  # classes along axis 1
+    check_against_torch(partial(ops.cross_entropy, axis=1), peer, device, *hosts)
+    check_against_torch(partial(ops.cross_entropy, axis=-2), peer, device, *hosts)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize(("shape", "labels"), LABELS[:3])
+def test_softmax_cross_entropy_gradients_through_both_outputs(device, shape, labels, order):
+    hosts = random(*shape), labels_of(labels, shape[-1])
+    check_gradients(ops.softmax_cross_entropy, device, *hosts, order=order)
+    check_gradients(lambda x, i: ops.softmax_cross_entropy(x, i)[0], device, *hosts, order=order)
+    check_gradients(lambda x, i: ops.softmax_cross_entropy(x, i)[1], device, *hosts, order=order)
+
+
+def test_softmax_cross_entropy_also_gives_log_softmax(array):
+    x, labels = array(random(4, 3)), array([0, 1, 2, 0])
+    losses, log_probs = both(ops.softmax_cross_entropy, x, labels)
+    np.testing.assert_allclose(log_probs.numpy(), ops.log_softmax(x).numpy(), rtol=1e-5, atol=1e-6)
+    picked = log_probs.numpy()[np.arange(4), labels.numpy()]
+    np.testing.assert_array_equal(losses.numpy(), -picked)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32", "uint32", "int64"])
+def test_labels_of_any_integer_dtype(array, dtype):
+    x = array(random(3, 200), requires_grad=True)
+    labels = array([0, 127, 5], dtype)
+    same = both(ops.cross_entropy, x, labels.astype("int64"))
+    y = both(ops.cross_entropy, x, labels)
+    assert float(y) == pytest.approx(float(same), rel=1e-6)
+    np.testing.assert_allclose(gradients(y, x).numpy().sum(), 0.0, atol=1e-6)
+
+
+def test_cross_entropy_in_float16_adds_in_float32(array):
+    x = array(np.zeros((2, 4096)), "float16")
+    y = ops.cross_entropy(x, array([0, 7]), reduction="none")
+    assert y.dtype.name == "float16"
+    np.testing.assert_allclose(y.numpy(), math.log(4096), rtol=1e-3)
+
+
+@pytest.mark.parametrize("bad", [3, 7, -1, -3, -4])
+@pytest.mark.parametrize("op", ["softmax_cross_entropy", "negative_log_likelihood"])
+def test_a_label_outside_the_classes_is_named(array, device, op, bad):
+    x, labels = array(random(4, 3)), array([0, 2, bad, 1])
+
+    def losses(*args):
+        y = getattr(ops, op)(*args)
+        return y[0] if isinstance(y, tuple) else y
+
+    if device.capabilities.host:
+        told = rf"^{op}: needs 0 <= label < 3, got {bad}"
+    else:  # told late, by the look-up inside
+        told = rf"^gather: needs -3 <= index < 3, got {bad - 3 if bad < 0 else bad}"
+    with pytest.raises(OutOfRange, match=told):
+        losses(x, labels).numpy()
+    with pytest.raises(OutOfRange, match=r"<= (label|index) < 3, got "):
+        graph(losses)(x, labels).numpy()
+
+
+def test_cross_entropy_names_what_does_not_fit(array):
+    x = array(np.zeros((4, 3), np.float32))
+    rule = (
+        r"^cross_entropy: needs target.shape \(4,\) \(labels\) or \(4, 3\) \(shares\), got \(3,\)\n"
+        r"  logits: float32 \(4, 3\) \w+\n  target: int64 \(3,\) \w+$"
+    )
+    with pytest.raises(ShapeError, match=rule):
+        ops.cross_entropy(x, array([0, 1, 2]))
+    with pytest.raises(
+        DTypeError, match=r"^cross_entropy: needs labels of an integer dtype, got float32"
+    ):
+        ops.cross_entropy(x, array([0.0, 1.0, 2.0, 0.0]))
+    with pytest.raises(
+        ArgumentError, match="^cross_entropy: needs 0 <= label_smoothing <= 1, got 1.5"
+    ):
+        ops.cross_entropy(x, array([0, 1, 2, 0]), label_smoothing=1.5)
+    with pytest.raises(ArgumentError, match="needs reduction 'mean', 'sum' or 'none', got 'avg'"):
+        ops.cross_entropy(x, array([0, 1, 2, 0]), reduction="avg")
+    with pytest.raises(ShapeError, match=r"^cross_entropy: needs -2 <= axis < 2, got 2"):
+        ops.cross_entropy(x, array([0, 1, 2, 0]), axis=2)
+    with pytest.raises(
+        ShapeError, match=r"needs labels.shape == logits.shape\[:-1\], got \(3,\) and \(4, 3\)"
+    ):
+        ops.softmax_cross_entropy(x, array([0, 1, 2]))
+    with pytest.raises(
+        DTypeError, match="^softmax_cross_entropy: needs labels of an integer dtype"
+    ):
+        ops.softmax_cross_entropy(x, array([0.0, 1.0, 2.0, 0.0]))
+    with pytest.raises(
+        DTypeError, match="^softmax_cross_entropy: needs a floating dtype, got int64\n  logits: "
+    ):
+        ops.softmax_cross_entropy(x.astype("int64"), array([0, 1, 2, 0]))
+
+
+def test_nll_loss_by_hand(array):
+    log_probs = array([[-1.0, -2.0], [-3.0, -4.0]])
+    assert float(both(ops.nll_loss, log_probs, array([1, 0]))) == 2.5
+    along = both(partial(ops.nll_loss, axis=0, reduction="none"), log_probs, array([1, 0]))
+    assert along.tolist() == [3.0, 2.0]
+
+
+@pytest.mark.parametrize(("shape", "labels"), LABELS)
+def test_nll_gradients(device, shape, labels):
+    check_gradients(
+        ops.negative_log_likelihood, device, random(*shape), labels_of(labels, shape[-1])
+    )
+
+
+# -- cross-entropy of shares ------------------------------------------------------------------------
+
+
+def test_one_hot_targets_are_labels(array):
+    x, labels = array(random(4, 3)), np.array([0, 2, 1, 2])
+    wanted = ops.cross_entropy(x, array(labels), label_smoothing=0.1)
+    for dtype in ("float32", "int64"):
+        y = both(
+            partial(ops.cross_entropy, label_smoothing=0.1), x, array(np.eye(3)[labels], dtype)
+        )
+        assert float(y) == pytest.approx(float(wanted), rel=1e-5)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_cross_entropy_of_shares_against_torch(device, reduction, smoothing):
+    torch = pytest.importorskip("torch", reason="torch is the oracle of this test")
+    options = {"reduction": reduction, "label_smoothing": smoothing}
+    peer = partial(torch.nn.functional.cross_entropy, **options)
+    hosts = random(4, 3), random(4, 3, low=0.0, high=1.0, seed=1)
+    check_against_torch(partial(ops.cross_entropy, **options), peer, device, *hosts)
+    hosts = random(2, 5, 3), random(2, 5, 3, low=0.0, high=1.0, seed=1)
+    check_against_torch(partial(ops.cross_entropy, axis=1, **options), peer, device, *hosts)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_soft_cross_entropy_gradients(device, order):
+    hosts = random(2, 3), random(2, 3, low=0.1, high=0.9, seed=1)
+    check_gradients(ops.soft_cross_entropy, device, *hosts, order=order)
+
+
+# -- losses of elements -----------------------------------------------------------------------------
+
+
+def test_losses_of_elements_by_hand(array):
+    x, target = array([1.0, 2.0, 3.0]), array([1.0, 0.0, 3.5])
+    assert float(both(ops.mse_loss, x, target)) == pytest.approx((4.0 + 0.25) / 3)
+    assert float(both(ops.l1_loss, x, target)) == pytest.approx(2.5 / 3)
+    none = {"reduction": "none"}
+    assert both(partial(ops.huber_loss, **none), x, target).tolist() == [0.0, 1.5, 0.125]
+    smooth = both(partial(ops.smooth_l1_loss, beta=2.0, **none), x, target)
+    assert smooth.tolist() == [0.0, 1.0, 0.0625]
+    assert both(partial(ops.smooth_l1_loss, beta=0.0, **none), x, target).tolist() == [
+        0.0,
+        2.0,
+        0.5,
+    ]
+    half = both(partial(ops.binary_cross_entropy, **none), array([0.5, 0.25]), array([1.0, 0.0]))
+    np.testing.assert_allclose(half.numpy(), [math.log(2.0), -math.log(0.75)], rtol=1e-6)
+    logit = both(partial(ops.binary_cross_entropy_with_logits, **none), array([0.0, 200.0, -200.0]), array([1.0, 1.0, 1.0]))  # fmt: skip
+    np.testing.assert_allclose(logit.numpy(), [math.log(2.0), 0.0, 200.0], rtol=1e-6)
+    p = array([0.5, 0.25, 0.25])
+    divergence = both(partial(ops.kl_div, reduction="sum"), p.log(), array([0.5, 0.5, 0.0]))
+    assert float(divergence) == pytest.approx(0.5 * math.log(2.0), rel=1e-6)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("name", PAIRS)
+def test_losses_of_elements_against_torch(device, name, reduction):
+    torch = pytest.importorskip("torch", reason="torch is the oracle of this test")
+    if name == "kl_div" and reduction == "mean":
+        reduction = "batchmean"  # the peer warns of its "mean"
+    options = PAIRS[name] | {"reduction": reduction}
+    peer = partial(getattr(torch.nn.functional, name), **options)
+    hosts = random(3, 4, low=0.05, high=0.95), random(3, 4, low=0.05, high=0.95, seed=1)
+    if name in ("huber_loss", "smooth_l1_loss"):
+        hosts = hosts[0] * 3, hosts[1]
+    check_against_torch(partial(getattr(ops, name), **options), peer, device, *hosts)
+
+
+def test_kl_div_of_logarithms_against_torch(device):
+    torch = pytest.importorskip("torch", reason="torch is the oracle of this test")
+    options = {"log_target": True, "reduction": "batchmean"}
+    peer = partial(torch.nn.functional.kl_div, **options)
+    hosts = random(3, 4, low=-2, high=-0.1), random(3, 4, low=-2, high=-0.1, seed=1)
+    check_against_torch(partial(ops.kl_div, **options), peer, device, *hosts)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", PAIRS)
+def test_gradients_of_losses_of_elements(device, name, order):
+    hosts = random(3, 4, low=0.1, high=0.9), random(3, 4, low=0.1, high=0.9, seed=1)
+    check_gradients(partial(getattr(ops, name), **PAIRS[name]), device, *hosts, order=order)
+
+
+def test_certain_probabilities_are_finite(array):
+    x, target = array([0.0, 1.0, 0.0, 1.0], requires_grad=True), array([0.0, 1.0, 1.0, 0.0])
+    losses = ops.binary_cross_entropy(x, target, reduction="none")
+    np.testing.assert_array_equal(losses.numpy(), [0.0, 0.0, 100.0, 100.0])
+    (slope,) = gradients(losses.sum(), [x])
+    np.testing.assert_allclose(slope.numpy(), [0.0, 0.0, -1e12, 1e12])
+
+
+def test_kl_div_of_a_target_that_is_0_has_a_finite_gradient(array):
+    log_probs, target = (
+        array([-1.0, -2.0], requires_grad=True),
+        array([0.0, 1.0], requires_grad=True),
+    )
+    y = ops.kl_div(log_probs, target, reduction="sum")
+    slope, by_target = gradients(y, [log_probs, target])
+    assert (float(y), slope.tolist()) == (2.0, [0.0, -1.0])
+    assert by_target.tolist() == [0.0, 3.0]
+
+
+def test_the_slope_of_l1_at_0_is_0(array):
+    x = array([1.0, 2.0], requires_grad=True)
+    (slope,) = gradients(ops.l1_loss(x, array([1.0, 0.0]), reduction="sum"), [x])
+    assert slope.tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_shapes_that_would_broadcast_are_refused(array, name):
+    x, target = array(np.full((3, 1), 0.5, np.float32)), array(np.full(3, 0.5, np.float32))
+    rule = rf"^{name}: needs x.shape == target.shape, got \(3, 1\) and \(3,\)\n  x: .*\n  target: "
+    with pytest.raises(ShapeError, match=rule):
+        getattr(ops, name)(x, target)
+
+
+def test_widths_are_checked(array):
+    x = array([1.0])
+    with pytest.raises(ArgumentError, match="^huber_loss: needs delta > 0, got 0.0"):
+        ops.huber_loss(x, x, delta=0.0)
+    with pytest.raises(ArgumentError, match="^smooth_l1_loss: needs beta >= 0, got -1.0"):
+        ops.smooth_l1_loss(x, x, beta=-1.0)
+
+
+# -- no samples -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss", *PAIRS])
+def test_the_mean_of_no_samples_is_refused(array, name):
+    x = array(np.zeros((0, 3), np.float32))
+    target = array(np.zeros(0, np.int64)) if name in ("cross_entropy", "nll_loss") else x
+    loss = getattr(ops, name)
+    with pytest.raises(ShapeError, match=rf"^{name}: needs at least one sample for a mean, got 0"):
+        loss(x, target)
+    assert float(loss(x, target, reduction="sum")) == 0.0
+    assert loss(x, target, reduction="none").size == 0

@@ -1,0 +1,55 @@
+"""What `import singa_core` costs, and what it leaves alone."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+from house import counts
+
+HEAVY = (
+    "importlib_metadata", "onnx", "matplotlib", "PIL", "torch", "pandas", "scipy", "cupy", "pyopencl",
+    "hypothesis", "pytest",
+)  # fmt: skip
+BOUND = 2.0  # seconds: only something gone badly wrong takes as long
+
+
+def fresh(code):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COV"))}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_import_brings_no_backend_and_nothing_heavy():
+    loaded = json.loads(fresh("import singa_core, sys, json; print(json.dumps(sorted(sys.modules)))"))
+    roots = {name.partition(".")[0] for name in loaded}
+    assert "singa_core" in roots
+    assert sorted(name for name in roots if name.startswith("singa") and name != "singa_core") == []
+    assert sorted(roots & set(HEAVY)) == []
+
+
+def test_import_opens_no_device():
+    code = "import singa_core; from singa_core.registry import registry; print(registry._known)"
+    assert fresh(code).strip() == "None"
+
+
+def test_import_takes_little_time():
+    def seconds(code):
+        start = time.perf_counter()
+        fresh(code)
+        return time.perf_counter() - start
+
+    times = {"pass": [], "import numpy, ml_dtypes": [], "import singa_core": []}
+    for _ in range(5):
+        for code, taken in times.items():
+            taken.append(seconds(code))
+    bare, libraries, ours = (statistics.median(taken) for taken in times.values())
+    counts.told(
+        f"import singa_core: {ours - bare:.3f} s over bare Python, "
+        f"{libraries - bare:.3f} s of it for numpy and ml_dtypes"
+    )
+    assert ours - bare < BOUND
