@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from singa_core.errors import GradientError, ShapeError
+from singa_core.errors import DTypeError, GradientError, ShapeError
 from singa_core.mode import MODE, Mode
 from singa_core.node import Node, Source, Value, collected, flows
 from singa_core.operation import Needs
@@ -233,6 +233,8 @@ def seed_for(root: Tensor, seed: Tensor | None) -> Tensor:
         return ones_like(root)
     if seed.shape != root.shape:
         raise ShapeError("backward", "a gradient of the root's shape", seed.shape, y=root)
+    if seed.dtype is not root.dtype:
+        raise DTypeError("backward", "a gradient of the root's dtype", seed.dtype, y=root)
     return seed
 
 

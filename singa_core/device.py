@@ -74,13 +74,14 @@ class DeviceState:
     """What core keeps per device: the dispatch table, constants, the launch lock.
 
     `unsettled` holds the state that replays have written since the device last said that all is
-    well.
+    well; `faults` counts how often state was lost.
     """
 
     entries: dict[Any, Any] = field(default_factory=dict)
     constants: dict[Any, Any] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
     unsettled: weakref.WeakSet[Storage] = field(default_factory=weakref.WeakSet)
+    faults: int = 0
 
 
 class Device(ABC):
@@ -197,13 +198,15 @@ class Marks:
 
     `pinned` storage (a state home) is overwritten by replays, so the Arrays that look at it are
     remembered in `arrays` and can be moved away first. `exported`: the host may still see the
-    memory, so it is never overwritten. `lost`: a replay failed while it wrote here.
+    memory, so it is never overwritten. `lost`: a replay failed while it wrote here. `cell`: the
+    Tensor whose home it is.
     """
 
-    __slots__ = ("arrays", "exported", "lost", "pinned")
+    __slots__ = ("arrays", "cell", "exported", "lost", "pinned")
 
     def __init__(self) -> None:
         self.arrays: list[weakref.ref[Array]] = []
+        self.cell: weakref.ref[Any] | None = None
         self.exported = False
         self.lost = False
         self.pinned = False
@@ -247,6 +250,15 @@ class Storage:
         """True if a failed replay left it half written."""
         return self.marks is not None and self.marks.lost
 
+    def lose(self) -> None:
+        """Say that what is here is neither old nor new: whoever reads it is told."""
+        marks = self.mark()
+        marks.lost = True
+        self.device.state.faults += 1
+        cell = marks.cell() if marks.cell is not None else None
+        if cell is not None and cell.array is not None:
+            cell.array.unbind()  # the next kernel that is given the cell asks for its handle
+
     def __del__(self) -> None:
         device = self.device
         device.memory.current -= self.nbytes
@@ -272,6 +284,8 @@ class Array:
         """What kernels get; bound on first use."""
         if self._handle is None:
             form, storage = self.form, self.storage
+            if storage.lost:
+                raise lost_value("a kernel")
             self._handle = storage.device.bind(
                 storage.buffer, self.offset, form.shape, form.strides, form.dtype
             )
@@ -293,6 +307,18 @@ class Array:
         """Look at another storage of the same layout: so holders of an old value are moved."""
         self.storage = storage
         self._handle = None
+
+    def unbind(self) -> None:
+        """Forget the handle."""
+        self._handle = None
+
+
+def lost_value(where: str) -> StateLost:
+    """The error for reading what a failed replay has left behind."""
+    return StateLost(
+        f"{where}: this value was left half written by a replay that failed\n"
+        "try: load the last checkpoint, or assign it again"
+    )
 
 
 def watch(array: Array) -> None:
@@ -357,7 +383,7 @@ def wait_for(device: Device, wait: Callable[..., None], *args: Any) -> None:
         lost = list(unsettled)
         unsettled.clear()
         for storage in lost:
-            storage.mark().lost = True
+            storage.lose()
         told = f"{device} failed with {type(error).__name__}: {error}"
         if lost:
             raise StateLost(

@@ -9,52 +9,45 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
 
-import numpy as np
-
 from singa_core import homes
+from singa_core.arguments import Arguments, Slot, collect, fill, first_device, outline
 from singa_core.device import Device
-from singa_core.errors import ArgumentError, DeviceError, GradientError, ReplayError, StateLost
+from singa_core.errors import ArgumentError, GradientError, StateLost
 from singa_core.executable import LoopExecutable
+from singa_core.launch import pack
 from singa_core.mode import MODE, STRUCTURE, Mode, use_mode
 from singa_core.node import Value
-from singa_core.operation import pack
 from singa_core.passes import number, optimise
 from singa_core.program import Executable, Program
 from singa_core.recorder import GradState, HostStep, Recorder, RecordingWarning
 from singa_core.registry import registry
-from singa_core.tensor import Tensor, packed, tensor
+from singa_core.tensor import Tensor, packed
 
 ALGORITHMS = ("memory", "sequence")
-
-
-@dataclass(frozen=True)
-class _Slot:
-    """Where a tensor stood in the arguments or the result: its kind and number."""
-
-    kind: str  # "arg", "cell" or "result"
-    number: int
 
 
 @dataclass
 class Recording:
     """One recorded call: its Program, loaded, with what it takes to call it again."""
 
+    device: Device
     program: Program
     executable: Executable
     cells: list[Tensor]
     host: list[HostStep]
     result: Any
-    grads: list[tuple[GradState, _Slot | None]]
+    grads: list[tuple[GradState, Slot | None]]
     scalars: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._seen = STRUCTURE.count
+        self._faults = -1
         self._states = [_state_of(cell) for cell in self.cells]
         moved = {id(step.moves): step.moves for step in self.host if step.moves is not None}
         self._moved = list(moved.values())
@@ -72,13 +65,8 @@ class Recording:
 
     def replay(self, args: Sequence[Tensor]) -> Any:
         """Host program, device program, results. The caller has the device's lock."""
-        arrays = [pack(t.array) for t in args if t.array is not None]
-        for cell in self.cells:
-            if cell.home is not None and cell.home.lost:
-                raise StateLost(
-                    "replay: a parameter or state was left half written by a replay that failed\n"
-                    "try: load the last checkpoint, or assign every parameter again"
-                )
+        arrays = [t.array if t.array.packed else pack(t.array) for t in args if t.array is not None]
+        self._check_faults()
         moments = [(host, host.moment()) for host in self._moved]
         try:
             results = self.executable.run(arrays, self._run_host_program)
@@ -94,7 +82,20 @@ class Recording:
         for state, slot in self.grads:
             if state.left is not state.found:
                 state.owner._grad = None if slot is None else self._pick(slot, outs, args)
-        return self._fill(self.result, outs, args)
+        return fill(self.result, lambda slot: self._pick(slot, outs, args))
+
+    def _check_faults(self) -> None:
+        """Raises: StateLost if a failed replay has left one of the cells half written."""
+        faults = self.device.state.faults
+        if faults == self._faults:
+            return
+        for cell in self.cells:
+            if cell.home is not None and cell.home.lost:
+                raise StateLost(
+                    "replay: a parameter or state was left half written by a replay that failed\n"
+                    "try: load the last checkpoint, or assign every parameter again"
+                )
+        self._faults = faults
 
     def _run_host_program(self) -> list[Any]:
         """Advance counters, draw from streams; gives the values of the scalars."""
@@ -104,23 +105,12 @@ class Recording:
                 self.scalars[step.slot] = value
         return self.scalars
 
-    def _pick(self, slot: _Slot, outs: Sequence[Tensor], args: Sequence[Tensor]) -> Tensor:
+    def _pick(self, slot: Slot, outs: Sequence[Tensor], args: Sequence[Tensor]) -> Tensor:
         return {"result": outs, "arg": args, "cell": self.cells}[slot.kind][slot.number]
-
-    def _fill(self, shape: Any, outs: Sequence[Tensor], args: Sequence[Tensor]) -> Any:
-        """The recorded result with this call's tensors."""
-        if isinstance(shape, _Slot):
-            return self._pick(shape, outs, args)
-        if isinstance(shape, tuple | list):
-            items = [self._fill(item, outs, args) for item in shape]
-            return type(shape)(*items) if hasattr(shape, "_fields") else type(shape)(items)
-        if isinstance(shape, dict):
-            return {key: self._fill(item, outs, args) for key, item in shape.items()}
-        return shape
 
 
 def _state_of(cell: Tensor) -> tuple[Any, ...]:
-    """What a recording depends on in a cell, besides its value: its home, and what its gradient does."""
+    """What a recording depends on in a cell, besides its value: home, gradient wish, hooks."""
     hooks = cell.node.hooks if cell.node is not None else None
     return (cell.home, cell.requires_grad, tuple(hooks.get(0, ())) if hooks else ())
 
@@ -166,24 +156,22 @@ class GraphFunction:
         mode = MODE.get()
         if mode.recorder is not None:  # inside another recording: inlined
             return self.function(*args, **kwargs)
-        tensors: list[Tensor] = []
-        parts: list[Hashable] = []
         device = self._device or first_device((args, kwargs)) or registry.resolve()
-        shape = _flatten((args, kwargs), tensors, parts, device, "argument")
-        key = (tuple(parts), mode.grad, self._structure())
+        found = collect(args, kwargs, device)
+        key = (tuple(found.parts), mode.grad, self._structure())
         # found and replayed under one lock, so that no other thread drops it in between
         with device.state.lock:
             recording = self._cache.get(key)
             if recording is not None and recording.matches():
                 self._cache.move_to_end(key)
-                return recording.replay(tensors)
-        recording = self._record(shape, tensors, parts, device)
+                return recording.replay(found.tensors)
+        recording = self._record(args, kwargs, found)
         if recording is None:
             return self(*args, **kwargs)
         with device.state.lock:
             # asked again: recording may have made layers, and has met others
-            self._keep((tuple(parts), mode.grad, self._structure()), recording)
-            return recording.replay(tensors)
+            self._keep((tuple(found.parts), mode.grad, self._structure()), recording)
+            return recording.replay(found.tensors)
 
     def _structure(self) -> int:
         """A number for the state that all layers and optimisers met so far are in."""
@@ -219,17 +207,18 @@ class GraphFunction:
     # -- recording ---------------------------------------------------------------------------------
 
     def _record(
-        self, shape: Any, tensors: list[Tensor], parts: list[Hashable], device: Device
+        self, args: Sequence[Any], kwargs: dict[str, Any], found: Arguments
     ) -> Recording | None:
-        """A new recording; None if the call has to be looked at again, since it showed an argument to
-        be state.
-        """
+        """A new recording; None to look at the call again: an argument turned out to be state."""
         self.records += 1
-        self._watch_statics(parts)
+        self._watch_statics(found.parts)
+        device, tensors = found.device, found.tensors
         recorder = Recorder(device)
         for t in tensors:
             recorder.placeholder(t.spec, tracked=t.requires_grad)
-        args, kwargs = _unflatten(shape, recorder.args)
+        args, kwargs = fill(
+            found.template((tuple(args), kwargs)), lambda s: recorder.args[s.number]
+        )
         with use_mode(Mode(MODE.get().grad, recorder)):
             result = self.function(*args, **kwargs)
             with device.state.lock:
@@ -272,21 +261,21 @@ class GraphFunction:
 def finish(recorder: Recorder, result: Any) -> Recording:
     """Number, optimise and load what was recorded. Runs inside the recording's mode."""
     results: list[Value] = []
-    slots: dict[Value, _Slot] = {}
+    slots: dict[Value, Slot] = {}
 
-    def slot_of(t: Tensor) -> _Slot:
+    def slot_of(t: Tensor) -> Slot:
         for i, arg in enumerate(recorder.args):
             if t is arg:
-                return _Slot("arg", i)
+                return Slot("arg", i)
         value = recorder.value(t)
         if t.array is not None:
-            return _Slot("cell", list(recorder.cells).index(id(t)))
+            return Slot("cell", list(recorder.cells).index(id(t)))
         if value not in slots:
-            slots[value] = _Slot("result", len(results))
+            slots[value] = Slot("result", len(results))
             results.append(value)
         return slots[value]
 
-    shape = _map(result, slot_of)
+    shape = outline(result, lambda leaf: slot_of(leaf) if isinstance(leaf, Tensor) else leaf)
     grads = []
     for state in recorder.grads.values():
         left = state.left if state.left is not state.found else None
@@ -307,7 +296,14 @@ def finish(recorder: Recorder, result: Any) -> Recording:
             program, recorder.device, cells
         )
     return Recording(
-        program, executable, cells, recorder.host, shape, grads, [None] * len(recorder.scalars)
+        recorder.device,
+        program,
+        executable,
+        cells,
+        recorder.host,
+        shape,
+        grads,
+        [None] * len(recorder.scalars),
     )
 
 
@@ -319,104 +315,6 @@ def _real_owner(state: GradState, recorder: Recorder) -> GradState:
                 hint="use gradients(y, x) and return what it gives", x=arg,
             )  # fmt: skip
     return state
-
-
-# -- trees of arguments ----------------------------------------------------------------------------
-
-
-def first_device(tree: Any) -> Device | None:
-    """The device of the first concrete tensor in nested lists, tuples and dicts."""
-    for leaf in _leaves(tree):
-        if isinstance(leaf, Tensor) and leaf.array is not None:
-            return leaf.device
-    return None
-
-
-def _leaves(tree: Any) -> Iterator[Any]:
-    if isinstance(tree, tuple | list):
-        for item in tree:
-            yield from _leaves(item)
-    elif isinstance(tree, Mapping):
-        for item in tree.values():
-            yield from _leaves(item)
-    else:
-        yield tree
-
-
-def _flatten(
-    tree: Any, tensors: list[Tensor], parts: list[Hashable], device: Device, path: str
-) -> Any:
-    """Replace tensors by slots; collect them, and in `parts` what the key needs of each leaf."""
-    if isinstance(tree, np.ndarray | np.generic) and not isinstance(tree, float | bool):
-        tree = tensor(tree, device=device)
-    if isinstance(tree, Tensor):
-        return _flatten_tensor(tree, tensors, parts, device, path)
-    if isinstance(tree, tuple | list):
-        parts.append((type(tree), len(tree)))
-        items = [_flatten(t, tensors, parts, device, f"{path}[{i}]") for i, t in enumerate(tree)]
-        return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
-    if isinstance(tree, dict):
-        parts.append((dict, tuple(tree)))
-        return {k: _flatten(t, tensors, parts, device, f"{path}[{k!r}]") for k, t in tree.items()}
-    try:
-        hash(tree)
-    except TypeError:
-        raise ReplayError(
-            path,
-            "tensors, arrays, or hashable static values",
-            f"an unhashable {type(tree).__name__}",
-        ) from None
-    # the type, since 1 == 1.0 == True; the text, since 0.0 == -0.0 and NaN is not even itself
-    odd = isinstance(tree, float) and (tree == 0 or tree != tree)
-    parts.append(("static", repr(tree) if odd else tree, type(tree)))
-    return tree
-
-
-def _flatten_tensor(
-    t: Tensor, tensors: list[Tensor], parts: list[Hashable], device: Device, path: str
-) -> Any:
-    if t.home is not None:  # state: the same cell however it is reached
-        parts.append(("cell", id(t), t.requires_grad))
-        return t
-    if t.device is not device:
-        raise DeviceError(
-            path, f"all tensors on {device}", t.device, hint=f".to({device.name!r})", x=t
-        )
-    if not t.is_leaf and MODE.get().grad:
-        raise GradientError(
-            path, "an argument without an eager tape", "the taped result of an operation",
-            hint="compute it inside the recorded function, or detach() it", x=t,
-        )  # fmt: skip
-    for i, known in enumerate(tensors):
-        if known is t:
-            parts.append(("again", i))
-            return _Slot("arg", i)
-    parts.append((t.spec, t.requires_grad))
-    tensors.append(t)
-    return _Slot("arg", len(tensors) - 1)
-
-
-def _unflatten(shape: Any, args: Sequence[Tensor]) -> Any:
-    if isinstance(shape, _Slot):
-        return args[shape.number]
-    if isinstance(shape, tuple | list):
-        items = [_unflatten(item, args) for item in shape]
-        return type(shape)(*items) if hasattr(shape, "_fields") else type(shape)(items)
-    if isinstance(shape, dict):
-        return {key: _unflatten(item, args) for key, item in shape.items()}
-    return shape
-
-
-def _map(tree: Any, slot_of: Callable[[Tensor], _Slot]) -> Any:
-    """A result with its tensors replaced by slots."""
-    if isinstance(tree, Tensor):
-        return slot_of(tree)
-    if isinstance(tree, tuple | list):
-        items = [_map(item, slot_of) for item in tree]
-        return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
-    if isinstance(tree, dict):
-        return {key: _map(item, slot_of) for key, item in tree.items()}
-    return tree
 
 
 def graph(

@@ -7,7 +7,6 @@ cells are written in place in their homes. Constants and scalars have memory of 
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,15 +14,25 @@ from typing import Any
 import numpy as np
 
 from singa_core import homes
-from singa_core.device import Array, Device, allocate, as_bytes, empty_array, from_host
+from singa_core.device import Array, Device, Storage, allocate, as_bytes, empty_array, from_host
 from singa_core.errors import StateLost
-from singa_core.operation import failure
+from singa_core.launch import failure
 from singa_core.passes.place import Place, Placed, place
 from singa_core.program import Executable, Program
 from singa_core.spec import Spec
 from singa_core.tensor import Tensor, packed
 
-Patch = tuple[list[Any], int, Place]
+# a list of handles, the position in it, and how to look at the memory; None for the whole of it
+Patch = tuple[list[Any], int, Place | None]
+
+
+class Lease:
+    """The memory of a result, which the caller may still look at when the next run wants it."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
 
 
 class LoopExecutable(Executable):
@@ -44,11 +53,13 @@ class LoopExecutable(Executable):
         self._arrays: dict[int, Array] = {}
         self._code: list[tuple[Callable[..., Any], list[Any]]] = []
         self._names: list[str] = []
+        self._block: Storage | None = None
         self._patches: dict[int, list[Patch]] = {}
         self._scratch: dict[Spec, Array] = {}
+        self._leases: dict[int, Lease] = {}
         self._allocate(self.placed)
         self._bind(self.placed)
-        self._written = [self.cells[c] for c, _ in self.placed.writes]
+        self._written: list[Any] = [self.cells[c] for c, _ in self.placed.writes]
         self._first_write = self._find_first_write()
 
     # -- loading -----------------------------------------------------------------------------------
@@ -67,8 +78,10 @@ class LoopExecutable(Executable):
         for slot, root in placed.constants.items():
             arrays[root] = from_host(self.device, self.program.constants[slot], placed.roots[root])
         self._allocate_scalars(placed)
+        for root in placed.results:
+            self._leases[root] = Lease(empty_array(self.device, placed.roots[root]))
         for root in placed.written_roots():
-            if root not in arrays:
+            if root not in arrays and root not in self._leases:
                 arrays[root] = empty_array(self.device, placed.roots[root])
 
     def _allocate_scalars(self, placed: Placed) -> None:
@@ -82,12 +95,13 @@ class LoopExecutable(Executable):
         self._fields = []
         if not size:
             return
-        self._block = allocate(self.device, size)
+        if self.device.capabilities.sub_buffers:
+            self._block = allocate(self.device, size)
         for root, offset in zip(placed.scalars, offsets, strict=True):
             spec = placed.roots[root]
             field = self._staging[offset : offset + spec.nbytes].view(spec.dtype.numpy)
             self._fields.append(field.reshape(spec.shape))
-            if self.device.capabilities.sub_buffers:
+            if self._block is not None:
                 array = Array(self._block, spec, spec, offset // spec.dtype.itemsize)
             else:
                 array = empty_array(self.device, spec)
@@ -101,7 +115,9 @@ class LoopExecutable(Executable):
             outs = [Place(root, placed.roots[root]) for root in step.outs]
             for where in (*step.ins, *outs):
                 if where.root in moving:
-                    self._patches.setdefault(where.root, []).append((handles, len(handles), where))
+                    whole = where.whole and where.form is placed.roots[where.root]
+                    patch = (handles, len(handles), None if whole else where)
+                    self._patches.setdefault(where.root, []).append(patch)
                 handles.append(self._handle(where))
             function = step.entry.launch
             if step.entry.workspace is not None:
@@ -131,7 +147,8 @@ class LoopExecutable(Executable):
         return self._scratch[spec].handle
 
     def _handle(self, where: Place) -> Any:
-        array = self._arrays.get(where.root)
+        lease = self._leases.get(where.root)
+        array = self._arrays.get(where.root) if lease is None else lease.array
         if array is None:  # an argument: bound at each run
             return None
         if where.whole and where.form is array.form:
@@ -177,10 +194,15 @@ class LoopExecutable(Executable):
         """Everything that can be refused, and all that must be moved, before the first launch."""
         if self.closed:
             raise StateLost("this executable was closed; record the function again")
+        alone = homes.ALONE[0]
         for cell in self._written:
-            homes.claim(cell)
-        for root in self.placed.results:
-            self._lease(root)
+            # told here too, since it is the rule: nobody else holds the value
+            if homes.references(cell.array) != alone or cell.home.marks.arrays:
+                homes.claim(cell)
+        for root, lease in self._leases.items():
+            if homes.is_held(lease):
+                lease.array = empty_array(self.device, self.placed.roots[root])
+                self._patch(root, lease.array)
         for root, array in zip(self.placed.args, args, strict=True):
             self._patch(root, array)
         values = scalars()
@@ -190,7 +212,7 @@ class LoopExecutable(Executable):
             self._upload_scalars()
 
     def _upload_scalars(self) -> None:
-        if self.device.capabilities.sub_buffers:
+        if self._block is not None:
             self.device.upload(self._block.buffer, 0, self._staging)
             return
         for root, field in zip(self.placed.scalars, self._fields, strict=True):
@@ -199,23 +221,14 @@ class LoopExecutable(Executable):
 
     def _patch(self, root: int, array: Array) -> None:
         for handles, position, where in self._patches.get(root, ()):
-            if where.whole and where.form is array.form:
-                handles[position] = array.handle
-            else:
-                handles[position] = look(array, where)
-
-    def _lease(self, root: int) -> None:
-        """Give a result root new memory if the caller still looks at the last result."""
-        if _is_leased(self._arrays, root):
-            self._arrays[root] = empty_array(self.device, self.placed.roots[root])
-            self._patch(root, self._arrays[root])
+            handles[position] = array.handle if where is None else look(array, where)
 
     def _finish(self) -> list[Array]:
         if not self.device.capabilities.synchronous:
             homed = [cell.home for cell in self._written if cell.home is not None]
             self.device.state.unsettled.update(homed)
         self._forget_args()
-        return [self._arrays[root] for root in self.placed.results]
+        return [lease.array for lease in self._leases.values()]
 
     def _forget_args(self) -> None:
         """The caller's arrays are not ours to keep."""
@@ -234,7 +247,7 @@ class LoopExecutable(Executable):
             return told
         for cell in self._written:
             if cell.home is not None:
-                cell.home.mark().lost = True
+                cell.home.lose()
         if not isinstance(error, Exception):
             return error
         return StateLost(
@@ -252,7 +265,9 @@ class LoopExecutable(Executable):
         self._code.clear()
         self._patches.clear()
         self._arrays.clear()
+        self._leases.clear()
         self._scratch.clear()
+        self._block = None
 
     def report(self) -> Mapping[str, Any]:
         placed = self.placed
@@ -295,30 +310,3 @@ def writing(function: Any, inputs: int) -> Callable[..., None]:
             out[...] = result
 
     return write
-
-
-def _lease_count(arrays: dict[int, Array], root: int) -> int:
-    array = arrays[root]
-    return sys.getrefcount(array) + sys.getrefcount(array.storage)
-
-
-class _Twin:
-    __slots__ = ("storage",)
-
-
-def _calibrated() -> int:
-    twin: Any = _Twin()
-    twin.storage = object()
-    probe = {0: twin}
-    del twin
-    return _lease_count(probe, 0)
-
-
-_FREE = _calibrated() if homes.CAN_COUNT else 0
-
-
-def _is_leased(arrays: dict[int, Array], root: int) -> bool:
-    """True if anybody outside still refers to the result's array or storage."""
-    return (
-        not homes.CAN_COUNT or _lease_count(arrays, root) > _FREE or arrays[root].storage.exported
-    )

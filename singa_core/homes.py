@@ -10,6 +10,7 @@ else changes.
 from __future__ import annotations
 
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from singa_core.device import Array, copy_storage, empty_array
@@ -28,6 +29,9 @@ class _Probe:
     storage: Any
 
 
+references = sys.getrefcount if CAN_COUNT else lambda _: -1
+
+
 def counts(cell: Any) -> tuple[int, int]:
     """References to the cell's Array, and to that Array's storage."""
     return sys.getrefcount(cell.array), sys.getrefcount(cell.array.storage)
@@ -44,8 +48,8 @@ def _calibrate() -> tuple[int, int]:
 ALONE = _calibrate() if CAN_COUNT else (0, 0)
 
 
-def is_held(cell: Tensor) -> bool:
-    """True if anybody but the cell may still look at its value. For cells without a home."""
+def is_held(cell: Any) -> bool:
+    """True if anybody but `cell.array` may still look at its value. For cells without a home."""
     if not CAN_COUNT or cell.array is None:
         return True
     return counts(cell) != ALONE or cell.array.storage.exported
@@ -62,10 +66,13 @@ def rebind(cell: Tensor, array: Array) -> None:
         return
     if cell.home is None:
         cell.array = array
-        return
-    claim(cell)
-    write(cell, array)
-    cell.home.mark().lost = False
+    else:
+        claim(cell)
+        write(cell, array)
+        cell.home.mark().lost = False
+    device = array.storage.device
+    if not device.capabilities.synchronous:  # a late error may mean that nothing was written
+        device.state.unsettled.add(cell.array.storage)
 
 
 def write(cell: Tensor, source: Array) -> None:
@@ -86,7 +93,9 @@ def settle(cell: Tensor) -> None:
     if cell.home is not None or array is None:
         return
     home = empty_array(array.storage.device, array.spec)
-    home.storage.mark().pinned = True
+    marks = home.storage.mark()
+    marks.pinned, marks.cell = True, weakref.ref(cell)
+    marks.lost = array.storage.lost
     cell.array = home
     write(cell, array)
     cell.home = home.storage
@@ -107,9 +116,11 @@ def claim(cell: Tensor) -> None:
     if not shared and not others:
         return
     twin = copy_storage(home)
+    if home.lost:
+        twin.lose()
     for other in others:
         other.move_to(twin)
     if shared:
         old = cell.array
-        cell.array = Array(home, old.spec, old.spec, 0, old.handle)
+        cell.array = Array(home, old.spec, old.spec, 0, old._handle)
         old.move_to(twin)

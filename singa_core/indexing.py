@@ -20,7 +20,7 @@ from singa_core.dtype import as_dtype
 from singa_core.errors import DTypeError, OutOfRange, ShapeError
 from singa_core.optable import OPS, function
 from singa_core.spec import Shape, broadcast_shapes
-from singa_core.tensor import Tensor, tensor
+from singa_core.tensor import Tensor, beside
 
 RULE: Final = "integers, slices, ..., None, or arrays of integers or bool"
 _RANK: Final = {"bool": 0, "uint": 1, "int": 1, "float": 2}
@@ -259,7 +259,7 @@ def merge(y: Tensor, indices: Sequence[Any], sizes: Shape) -> Tensor:
 def on_device(y: Tensor, index: Any) -> Tensor:
     """An index as a tensor of int32 or int64 beside y."""
     if not isinstance(index, Tensor):
-        return tensor(np.asarray(index, np.int64), device=y.device)
+        return beside(y, np.asarray(index, np.int64))
     kept: Any = index
     result: Tensor = kept if index.dtype.name in ("int32", "int64") else kept.astype("int64")
     return result
@@ -317,7 +317,7 @@ def fitting(x: Tensor, value: Any) -> Tensor:
         hint = "cast the value with .astype(...), or the tensor"
         raise DTypeError("index assignment", f"values that {x.dtype} holds", got, hint=hint, x=x)
     if v is None:
-        return tensor(host, dtype=x.dtype, device=x.device)
+        return beside(x, host, x.dtype)
     result: Tensor = v.astype(x.dtype)
     return result
 
@@ -332,7 +332,7 @@ def whole_mask(x: Tensor, key: Any) -> Any:
 
 def spread(x: Tensor, mask: Any) -> Tensor:
     """A mask of the first axes with axes of size 1 for the others."""
-    m: Any = mask if isinstance(mask, Tensor) else tensor(mask, device=x.device)
+    m: Any = mask if isinstance(mask, Tensor) else beside(x, mask)
     result: Tensor = m.reshape((*m.shape, *(1,) * (x.ndim - m.ndim)))
     return result
 

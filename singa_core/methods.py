@@ -7,7 +7,6 @@ welcome and land on the tensor's device.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -216,6 +215,7 @@ class ArrayMethods:
     logical_and, logical_or = binary("logical_and"), binary("logical_or")
     logical_xor, logical_not = binary("logical_xor"), unary("logical_not")
     relu, sigmoid, softplus = unary("relu"), unary("sigmoid"), unary("softplus")
+    gelu, silu = unary("gelu"), unary("silu")
 
     def clip(self, low: Any = None, high: Any = None) -> Tensor:
         """See `singa_core.ops.clip`."""
@@ -243,6 +243,16 @@ class ArrayMethods:
         made: Tensor = OPS["std"](self, axis=axis, correction=correction, keepdims=keepdims)
         return made
 
+    def softmax(self, axis: int = -1) -> Tensor:
+        """See `singa_core.ops.softmax`."""
+        made: Tensor = OPS["softmax"](self, axis=axis)
+        return made
+
+    def log_softmax(self, axis: int = -1) -> Tensor:
+        """See `singa_core.ops.log_softmax`."""
+        made: Tensor = OPS["log_softmax"](self, axis=axis)
+        return made
+
     def cumsum(self, axis: int) -> Tensor:
         """See `singa_core.ops.cumsum`."""
         made: Tensor = OPS["cumsum"](self, axis=axis)
@@ -255,6 +265,11 @@ class ArrayMethods:
 
     # -- order and places --------------------------------------------------------------------------
 
+    def masked_fill(self, mask: Any, value: Any) -> Tensor:
+        """See `singa_core.ops.masked_fill`."""
+        made: Tensor = OPS["masked_fill"](self, mask, value)
+        return made
+
     def sort(self, axis: int = -1, *, descending: bool = False) -> tuple[Tensor, Tensor]:
         """Sorted values and their indices; see `singa_core.ops.sort`."""
         made: tuple[Tensor, Tensor] = OPS["sort"](self, axis=axis, descending=descending)
@@ -263,7 +278,6 @@ class ArrayMethods:
     argsort, topk = plain("argsort"), plain("topk")
     nonzero, unique = plain("nonzero"), plain("unique")
     take, take_along_axis = plain("take"), plain("take_along_axis")
-    masked_fill = plain("masked_fill")
     tril, triu = plain("tril"), plain("triu")
 
     # -- shapes ------------------------------------------------------------------------------------
@@ -366,23 +380,19 @@ class ArrayMethods:
         return made
 
 
-def power(x: Any, exponent: float) -> Tensor | None:
+def power(x: Any, exponent: int | float) -> Any:
     """x**exponent by products and roots where that is cheaper; None where it is not."""
-    made: Any = None
+    floating = x.dtype.is_floating
+    if not floating and not (x.dtype.is_integer and isinstance(exponent, int)):
+        return None  # the op settles the dtype
     if exponent == 2:
-        made = OPS["mul"](x, x)
-    elif exponent == 1:
-        made = OPS["mul"](x, exponent)  # not x itself: 1.0 makes a float of an integer
-    elif exponent == 3:
-        made = OPS["mul"](OPS["mul"](x, x), x)
-    elif exponent == 0:
-        made = OPS["mul"](FUNCTIONS["ones_like"](x), 1 if isinstance(exponent, int) else 1.0)
-    elif exponent == 0.5:
-        made = OPS["sqrt"](x)
-    elif exponent == -1 and x.dtype.is_floating:
-        made = OPS["div"](1, x)
-    result: Tensor | None = made
-    return result
-
-
-_ = math
+        return OPS["mul"](x, x)
+    if exponent == 3:
+        return OPS["mul"](OPS["mul"](x, x), x)
+    if exponent == 1:
+        return OPS["copy"](x)  # a cell of its own
+    if exponent == 0.5:
+        return OPS["sqrt"](x)
+    if exponent == -1 and floating:
+        return OPS["reciprocal"](x)
+    return None

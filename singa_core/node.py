@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from singa_core.spec import Spec
 
 if TYPE_CHECKING:
-    from singa_core.operation import Entry
+    from singa_core.resolve import Entry
     from singa_core.tensor import Tensor
 
 Value = tuple["Node", int]

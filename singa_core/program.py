@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from singa_core.dtype import DType
@@ -75,6 +75,21 @@ class Program:
         """Slots that are needed after the last instruction."""
         updated = [slot for _, slot in (*self.updates, *self.arg_updates)]
         return (*self.results, *updated)
+
+    def __eq__(self, other: object) -> bool:
+        # constants are arrays, whose own == is elementwise
+        if not isinstance(other, Program):
+            return NotImplemented
+        return self._comparable() == other._comparable()
+
+    __hash__ = None  # type: ignore[assignment]  # constants may be large
+
+    def _comparable(self) -> tuple[Any, ...]:
+        constants = {
+            slot: (self.specs[slot], value.tobytes()) for slot, value in self.constants.items()
+        }
+        parts = (getattr(self, part.name) for part in fields(self) if part.name != "constants")
+        return (constants, *parts)
 
     def with_instructions(self, instructions: Sequence[Instruction]) -> Program:
         """The same Program with other instructions."""

@@ -22,8 +22,9 @@ from singa_core.device import Device
 from singa_core.errors import DeviceError, GradientError, RecordingError
 from singa_core.mode import MODE, Mode
 from singa_core.node import Node, Source, Value, collected, flows
-from singa_core.operation import Attrs, Operation, apply, as_tensors, cast_all, find_entry
+from singa_core.operation import Attrs, Operation, apply, as_tensors, cast_all
 from singa_core.optable import OPS
+from singa_core.resolve import find_entry
 from singa_core.spec import Spec
 from singa_core.tensor import Tensor, leaked, user_line
 

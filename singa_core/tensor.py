@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from singa_core import homes
-from singa_core.device import Array, Device, Storage, from_host, to_host
+from singa_core.device import Array, Device, Storage, from_host, lost_value, to_host
 from singa_core.dtype import DType, DTypeLike, as_dtype
 from singa_core.errors import (
     ArgumentError,
@@ -26,7 +26,6 @@ from singa_core.errors import (
     GradientError,
     RecordingError,
     ShapeError,
-    StateLost,
 )
 from singa_core.methods import ArrayMethods
 from singa_core.mode import MODE, STRUCTURE
@@ -171,7 +170,13 @@ class Tensor(ArrayMethods):
         hooks = node.hooks.setdefault(index, [])
         hooks.append(hook)
         STRUCTURE.changed()
-        return lambda: hooks.remove(hook) if hook in hooks else None
+
+        def remove() -> None:
+            if hook in hooks:
+                hooks.remove(hook)
+                STRUCTURE.changed()
+
+        return remove
 
     def detach(self) -> Tensor:
         """The same value without its history."""
@@ -194,6 +199,8 @@ class Tensor(ArrayMethods):
             recorder.assign(self, value)
         elif value.array is None:
             raise leaked("assign", value)
+        elif value.array.storage.lost:
+            raise lost_value("assign")
         else:
             homes.rebind(self, packed(value))
         return self
@@ -268,10 +275,7 @@ class Tensor(ArrayMethods):
         if self.array is None or recorder is not None:
             raise host_read(what, recorder)
         if self.array.storage.lost:
-            raise StateLost(
-                f"{what}: this value was left half written by a replay that failed\n"
-                "try: load the last checkpoint, or assign it again"
-            )
+            raise lost_value(what)
         return self.array
 
     def __array__(
@@ -407,6 +411,15 @@ def tensor(
     if requires_grad:
         made.requires_grad = True
     return made
+
+
+def beside(x: Tensor, data: Any, dtype: DType | None = None) -> Tensor:
+    """Host data of an index or an assignment as a tensor on x's device: as static as the code."""
+    host = host_array(data, dtype)
+    spec, recorder = Spec(host.shape, host.dtype), MODE.get().recorder
+    if recorder is not None:
+        return recorder.constant(host, spec)
+    return Tensor(from_host(x.device, host, spec))
 
 
 def as_device(device: Device | str | None) -> Device:

@@ -7,10 +7,12 @@ from typing import Any
 
 from singa_core import homes
 from singa_core.device import Array, empty_array
-from singa_core.errors import DTypeError, ShapeError
+from singa_core.errors import DTypeError, ShapeError, SingaError, StateLost
+from singa_core.launch import failure
 from singa_core.mode import MODE
-from singa_core.operation import Attrs, Entry, Operation, apply, as_tensors, failure, find_entry
+from singa_core.operation import Attrs, Operation, apply, as_tensors
 from singa_core.optable import function
+from singa_core.resolve import Entry, find_entry
 from singa_core.spec import Spec
 from singa_core.tensor import Tensor
 
@@ -94,8 +96,10 @@ def _update_in_place(
         written.append(scratch.handle)
     try:
         device.call(entry.launch, *[a.handle for a in arrays], *written)
+    except SingaError:  # the kernel refuses its input, and has written nothing
+        raise
     except Exception as error:
-        raise failure(error, entry, device) from error
+        raise _half_written(failure(error, entry, device), cells, outs) from error
     for cell, out in zip(cells, outs, strict=True):
         if out is not cell.array:
             homes.rebind(cell, out)
@@ -110,14 +114,34 @@ def _outputs(
     """The cells' own arrays where they may be overwritten, else new ones.
 
     A kernel that reads one array twice may not write over it: it might read what it has written.
+    For the same reason one of several outputs may only take the place of the input in line with it.
     """
-    outs = []
+    outs: list[Array] = []
     for cell, spec, alone in zip(cells, entry.specs, free, strict=True):
         own = cell.array
         if own is None or own.spec is not spec:
             check_fit(entry.op, cell, spec)
-        if alone and own is not None and storages.count(own.storage) <= 1:
+        if alone and own is not None and _in_line(own.storage, storages, len(outs), len(cells)):
             outs.append(own)
         else:
             outs.append(empty_array(cell.device, spec))
     return outs
+
+
+def _in_line(own: Any, storages: list[Any], output: int, outputs: int) -> bool:
+    """True if `own` is read nowhere, or once and where the output may replace it."""
+    uses = storages.count(own)
+    return not uses or (uses == 1 and (outputs == 1 or storages.index(own) == output))
+
+
+def _half_written(told: Exception, cells: Sequence[Tensor], outs: list[Array]) -> Exception:
+    """The error for a launch that failed: state is lost if it was being written over."""
+    torn = [cell.array for cell, out in zip(cells, outs, strict=True) if out is cell.array]
+    for array in torn:
+        array.storage.lose()
+    if not torn:
+        return told
+    return StateLost(
+        f"{told}\n  while it wrote over {len(torn)} cells, which are neither old nor new\n"
+        "try: load the last checkpoint, or assign every parameter again"
+    )

@@ -5,12 +5,12 @@ import os
 from collections import Counter
 from pathlib import Path
 
-import far
 import hypothesis
 import pytest
+
+import far
 from house import counts
 from house.sizes import report
-
 from singa_core import random
 from singa_core.errors import PluginError
 from singa_core.registry import registry

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 import test_samples as walk
 from far.device import TABLE, Handle
 from house import counts
 from house.cases import same_bits
 from house.gradcheck import check_gradients
 from house.tolerances import compare
-
 from singa_core import ops
 from singa_core.executable import LoopExecutable
 from singa_core.ops.base import Unary
@@ -146,7 +146,9 @@ def test_an_executable_that_keeps_its_first_arguments_is_caught(device, monkeypa
     kept = []  # so that ids are not used again
     init = LoopExecutable.__init__
     monkeypatch.setattr(
-        LoopExecutable, "__init__", lambda self, *a, **k: (kept.append(self), init(self, *a, **k))[1]
+        LoopExecutable,
+        "__init__",
+        lambda self, *a, **k: (kept.append(self), init(self, *a, **k))[1],
     )
     monkeypatch.setattr(LoopExecutable, "_patch", lazy)
     with pytest.raises((AssertionError, RuntimeError, TypeError)):
@@ -229,11 +231,15 @@ def test_the_gradient_check_passes_what_is_right(device):
 
 @pytest.mark.parametrize("backward", [wrong_factor, wrong_in_one_place], ids=lambda b: b.__name__)
 def test_the_gradient_check_catches_a_wrong_first_derivative(device, backward):
-    with pytest.raises(AssertionError, match="^first derivative: difference .*, gradient .*, bound"):
+    with pytest.raises(
+        AssertionError, match="^first derivative: difference .*, gradient .*, bound"
+    ):
         check_gradients(toy("bad", backward), device, [(2, 3)])
 
 
-@pytest.mark.parametrize("backward", [without_history, history_of_grad_only], ids=lambda b: b.__name__)
+@pytest.mark.parametrize(
+    "backward", [without_history, history_of_grad_only], ids=lambda b: b.__name__
+)
 def test_the_gradient_check_catches_a_second_derivative_that_is_lost(device, backward):
     op = toy("bad", backward)
     assert check_gradients(op, device, [(2, 3)], order=1) == 1
@@ -259,7 +265,8 @@ def test_the_comparison_passes_what_is_right(op):
 
 @pytest.mark.parametrize("op", ["copy", "add", "exp", "sum"])
 @pytest.mark.parametrize(
-    ("place", "value"), [(0, 1.0001), (1, 2.0), (2, 0.0), (3, -np.inf), (3, 1e30), (0, np.nan), (4, 1e-3)]
+    ("place", "value"),
+    [(0, 1.0001), (1, 2.0), (2, 0.0), (3, -np.inf), (3, 1e30), (0, np.nan), (4, 1e-3)],
 )
 def test_the_comparison_catches(op, place, value):
     with pytest.raises(AssertionError):
@@ -320,7 +327,9 @@ def test_secret(far_device):
 def test_a_leak_and_a_swallowed_error_are_told_by_name(tmp_path):
     text = run_pytest(tmp_path, LEAK)
     assert "1 buffers left on the far device, of [8] bytes" in text
-    assert "nobody waited for the far device, which has RuntimeError: far: a fault was asked" in text
+    assert (
+        "nobody waited for the far device, which has RuntimeError: far: a fault was asked" in text
+    )
     assert "5 passed, 2 errors" in text
     assert "test_leak[far]" in text
 

@@ -230,11 +230,15 @@ def test_a_late_error_is_told_by_the_next_wait_in_core_s_words(far_device):
     x = tensor([1.0, 2.0], device=far_device)
     far_device.fail_at(1)
     y = x + x
-    with pytest.raises(DeviceFailure, match="^far failed with RuntimeError: far: a fault was asked for$"):
+    with pytest.raises(
+        DeviceFailure, match="^far failed with RuntimeError: far: a fault was asked for$"
+    ):
         y.numpy()
     far_device.fail_at(1)
     y = x + x
-    with pytest.raises(DeviceFailure, match="^far failed with RuntimeError: far: a fault was asked for$"):
+    with pytest.raises(
+        DeviceFailure, match="^far failed with RuntimeError: far: a fault was asked for$"
+    ):
         synchronize(far_device)
     synchronize(far_device)  # it is told once
     np.testing.assert_array_equal((x + x).numpy(), [2, 4])

@@ -43,7 +43,9 @@ def test_a_dtype_is_found_by_each_of_its_names(dtype):
 
 
 @pytest.mark.parametrize("dtype", ALL, ids=str)
-@pytest.mark.parametrize("trip", [copy.copy, copy.deepcopy, lambda d: pickle.loads(pickle.dumps(d))])
+@pytest.mark.parametrize(
+    "trip", [copy.copy, copy.deepcopy, lambda d: pickle.loads(pickle.dumps(d))]
+)
 def test_a_dtype_is_one_object_wherever_it_has_been(dtype, trip):
     assert trip(dtype) is dtype
 
@@ -74,7 +76,9 @@ def test_other_words_for_a_dtype(value, expected):
     ids=repr,
 )  # fmt: skip
 def test_what_is_no_dtype_is_refused_with_the_list(value):
-    with pytest.raises(DTypeError, match=r"^dtype: needs one of bool, int8, .*, float64, got ") as e:
+    with pytest.raises(
+        DTypeError, match=r"^dtype: needs one of bool, int8, .*, float64, got "
+    ) as e:
         as_dtype(value)
     assert str(e.value).endswith(f"got {value!r}")
 

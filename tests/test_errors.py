@@ -49,9 +49,7 @@ def test_an_error_is_ours_and_python_s(error):
 
 
 def test_every_class_is_in_the_list_above():
-    ours = {
-        e for e in vars(errors).values() if isinstance(e, type) and issubclass(e, Exception)
-    }
+    ours = {e for e in vars(errors).values() if isinstance(e, type) and issubclass(e, Exception)}
     plain = {SingaError, PluginError, errors._RuleError}
     assert ours - plain == set(BASES)
 

@@ -4,13 +4,13 @@ import threading
 
 import numpy as np
 import pytest
-from far.device import GARBAGE, TABLE
 
+from far.device import GARBAGE, TABLE
 from singa_core.device import from_host, to_host
 from singa_core.dtype import float32, int32
 from singa_core.kernels.array import array as shared
-from singa_core.operation import find_entry
 from singa_core.optable import OPS
+from singa_core.resolve import find_entry
 from singa_core.spec import Spec
 from singa_core.tensor import tensor
 
@@ -80,9 +80,13 @@ def test_wrong_arguments_are_refused_at_once(far):
     ints = far.bind(x.storage.buffer, 0, (2,), (1,), int32)
     short = far.bind(x.storage.buffer, 0, (1,), (1,), float32)
     for wrong in (strided, ints, short):
-        with pytest.raises(TypeError, match=r"^far: a kernel prepared for float32 \(2,\) was given"):
+        with pytest.raises(
+            TypeError, match=r"^far: a kernel prepared for float32 \(2,\) was given"
+        ):
             launch(far, "neg", (F2,), (wrong, y.handle))
-        with pytest.raises(TypeError, match=r"^far: a kernel prepared for float32 \(2,\) was given"):
+        with pytest.raises(
+            TypeError, match=r"^far: a kernel prepared for float32 \(2,\) was given"
+        ):
             launch(far, "neg", (F2,), (x.handle, wrong))
     with pytest.raises(ValueError, match="shorter"):
         launch(far, "neg", (F2,), (x.handle,))

@@ -42,9 +42,7 @@ def installed(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     before = set(sys.modules)
 
-    def install(
-        name, *, distribution=None, version="1.2", manifest=None, opener=OPENER, **values
-    ):
+    def install(name, *, distribution=None, version="1.2", manifest=None, opener=OPENER, **values):
         module = f"toy_{name}"
         distribution = distribution or f"singa-{name}"
         default = {
@@ -95,7 +93,12 @@ def test_a_good_backend_goes_through_all_stages(installed):
     assert registry.probe("alpha") == Probe(True, "", 2)
     assert f"{module}.device" not in sys.modules  # imported on first use
     device = registry.device("alpha")
-    assert registry.device("alpha", 0) is registry.resolve("alpha") is registry.resolve("alpha:0") is device
+    assert (
+        registry.device("alpha", 0)
+        is registry.resolve("alpha")
+        is registry.resolve("alpha:0")
+        is device
+    )
     assert registry.resolve("alpha:1") is not device
     assert sys.modules[f"{module}.device"].opened == [0, 1]
 
@@ -248,7 +251,9 @@ def test_init_raises_in_our_words(installed):
         raise DeviceError("alpha", "a display", "none")
     """
     installed("alpha", opener=textwrap.dedent(opener))
-    assert told(Registry().resolve, "alpha", error=DeviceError) == "alpha: needs a display, got none"
+    assert (
+        told(Registry().resolve, "alpha", error=DeviceError) == "alpha: needs a display, got none"
+    )
 
 
 def test_init_gives_no_device(installed):
@@ -306,9 +311,7 @@ def test_a_failure_that_is_remembered_keeps_no_caller_alive(installed):
 # -- which device a name means ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "index"), [("alpha", 2), ("alpha:2", 2), ("alpha:99", 99)]
-)
+@pytest.mark.parametrize(("name", "index"), [("alpha", 2), ("alpha:2", 2), ("alpha:99", 99)])
 def test_an_index_beyond_the_devices_there_are(installed, name, index):
     installed("alpha")
     registry = Registry()
@@ -318,7 +321,9 @@ def test_an_index_beyond_the_devices_there_are(installed, name, index):
     )
 
 
-@pytest.mark.parametrize("name", ["", ":1", "alpha:", "alpha:one", "alpha:-1", "a:1:2", "a: 1", 3, b"a"])
+@pytest.mark.parametrize(
+    "name", ["", ":1", "alpha:", "alpha:one", "alpha:-1", "a:1:2", "a: 1", 3, b"a"]
+)
 def test_what_is_no_device_name(name):
     assert told(Registry().resolve, name, error=DeviceError) == (
         f"device: needs a name like '<backend>' or '<backend>:1', got {name!r}"
@@ -519,9 +524,7 @@ def test_a_registered_backend_is_checked_at_once():
         "try: pip install --upgrade singa-core"
     )
     text = told(registry.register, "toy")
-    assert text == (
-        "backend 'toy': manifest: expected a singa_core.registry.Manifest, got str"
-    )
+    assert text == ("backend 'toy': manifest: expected a singa_core.registry.Manifest, got str")
     text = told(registry.register, toy_manifest(probe=None))
     assert text == "backend 'toy': manifest: expected a callable probe in the Manifest"
     assert "toy" not in registry.names()

@@ -37,7 +37,11 @@ def test_equal_specs_are_one_object():
     assert spec is Spec((n for n in (2, 3)), float)
     assert spec is not Spec((2, 3), "float64")
     assert spec is pickle.loads(pickle.dumps(spec))
-    assert spec.with_shape((6,)).with_shape((2, 3)) is spec.with_dtype("int8").with_dtype(float32) is spec
+    assert (
+        spec.with_shape((6,)).with_shape((2, 3))
+        is spec.with_dtype("int8").with_dtype(float32)
+        is spec
+    )
 
 
 def test_a_spec_counts():
@@ -53,7 +57,9 @@ def test_sizes_become_plain_integers():
     assert [type(n) for n in Spec((np.int32(77), 78), "int8").shape] == [int, int]
 
 
-@pytest.mark.parametrize("bad", [(-1,), (True, 2), (2.0, 3), ("2",), (None,), ((1,),), (np.True_,)], ids=repr)
+@pytest.mark.parametrize(
+    "bad", [(-1,), (True, 2), (2.0, 3), ("2",), (None,), ((1,),), (np.True_,)], ids=repr
+)
 def test_a_shape_has_whole_sizes(bad):
     Spec((1, 2), "int8"), Spec((2, 3), "int8")  # noqa: B018  (the table knows what the bad ones equal)
     with pytest.raises(ShapeError, match=r"^Spec: needs a shape of integers >= 0, got \("):
@@ -99,7 +105,11 @@ def test_a_packed_form_is_the_spec_itself():
     turned = make_form(spec, (1, 2))
     assert turned is make_form(spec, (1, 2)) is Form(spec, (1, 2))
     assert spec_of(turned) is spec_of(spec) is spec
-    assert (turned.shape, turned.dtype, repr(turned)) == ((2, 3), int8, "int8 (2, 3) strides (1, 2)")
+    assert (turned.shape, turned.dtype, repr(turned)) == (
+        (2, 3),
+        int8,
+        "int8 (2, 3) strides (1, 2)",
+    )
 
 
 @pytest.mark.parametrize(
@@ -177,7 +187,9 @@ def test_broadcasting_is_numpy_s(shapes):
     try:
         expected = np.broadcast_shapes(*shapes)
     except ValueError:
-        with pytest.raises(ShapeError, match=r"^f: needs equal sizes \(or 1\) at axis -\d, got \d and \d$"):
+        with pytest.raises(
+            ShapeError, match=r"^f: needs equal sizes \(or 1\) at axis -\d, got \d and \d$"
+        ):
             broadcast_shapes("f", *shapes)
     else:
         assert broadcast_shapes("f", *shapes) == expected
@@ -192,7 +204,9 @@ def test_shapes_that_do_not_meet_are_told_with_axis_and_operands():
     )
 
 
-@given(st.integers(0, 12), st.integers(1, 4), st.integers(1, 4), st.integers(0, 3), st.integers(1, 3))
+@given(
+    st.integers(0, 12), st.integers(1, 4), st.integers(1, 4), st.integers(0, 3), st.integers(1, 3)
+)
 def test_windows_are_those_that_fit(size, kernel, stride, padding, dilation):
     total, reach = size + padding, dilation * (kernel - 1) + 1
     expected = len([start for start in range(0, total, stride) if start + reach <= total])

@@ -40,7 +40,8 @@ class Kernel:
         strides: inputs may be strided; else core packs them first. Outputs are always packed.
         returning: `launch(*ins)` returns its result instead; eager adopts it, a plan copies it.
         in_place: an output may be the very same array as an input of its shape and dtype, where
-            that array occurs once among the inputs.
+            that array occurs once among the inputs; one of several outputs only as the input at
+            its own position.
     """
 
     op: str

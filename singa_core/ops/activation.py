@@ -1,4 +1,4 @@
-"""Activation functions."""
+"""Activation functions that are operations; plain functions are in `activation_composed`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ from singa_core.ops.base import FloatUnary, Grads, check_kind, unary_samples
 from singa_core.ops.elementwise import erf, exp, expm1, log1p
 from singa_core.ops.elementwise_composed import clip
 from singa_core.ops.elementwise_pairs import less, maximum, minimum, where
-from singa_core.ops.shape_composed import split
-from singa_core.optable import function
 from singa_core.sample import In, sample
 from singa_core.spec import Spec
 from singa_core.tensor import Tensor
 
 __all__ = [
-    "celu", "elu", "gelu", "glu", "hard_shrink", "hard_sigmoid", "hard_swish", "hard_tanh",
-    "leaky_relu", "log_sigmoid", "mish", "prelu", "relu", "relu6", "relu_grad", "selu", "sigmoid",
-    "silu", "soft_shrink", "softplus", "softsign", "tanh_shrink", "threshold",
+    "celu", "elu", "gelu", "hard_sigmoid", "hard_swish", "leaky_relu", "log_sigmoid", "mish",
+    "prelu", "relu", "relu_grad", "selu", "sigmoid", "silu", "softplus", "softsign",
 ]  # fmt: skip
 
 _POSITIVE, _NEGATIVE = In((3, 4), low=0.2, high=2.0), In((2, 3), low=-2.0, high=-0.2)
@@ -345,59 +342,6 @@ class Prelu(Operation):
 
     def forward(self, x: Tensor, weight: Tensor) -> Any:
         return where(less(0.0, x), x, x * weight)
-
-
-@function
-def relu6(x: Tensor) -> Tensor:
-    """Rectifier with a ceiling, y = min(max(x, 0), 6)."""
-    return clip(x, 0.0, 6.0)
-
-
-@function
-def hard_tanh(x: Tensor, low: float = -1.0, high: float = 1.0) -> Tensor:
-    """Straight lines for tanh, y = min(max(x, low), high)."""
-    return clip(x, low, high)
-
-
-@function
-def hard_shrink(x: Tensor, threshold: float = 0.5) -> Tensor:
-    """Keep x where |x| > threshold; y = 0 elsewhere."""
-    y: Tensor = where(less(threshold, x.abs()), x, 0.0)
-    return y
-
-
-@function
-def soft_shrink(x: Tensor, threshold: float = 0.5) -> Tensor:
-    """Move x towards 0 by the threshold; y = 0 where it would cross."""
-    return x - clip(x, -threshold, threshold)
-
-
-@function
-def tanh_shrink(x: Tensor) -> Tensor:
-    """What tanh takes away, y = x - tanh(x)."""
-    return x - x.tanh()
-
-
-@function
-def threshold(x: Tensor, limit: float, value: float) -> Tensor:
-    """Keep x above the limit; y = value elsewhere."""
-    y: Tensor = where(less(limit, x), x, value)
-    return y
-
-
-@function
-def glu(x: Tensor, axis: int = -1) -> Tensor:
-    """Gated linear unit, y = a * sigmoid(b) for the two halves of x along an axis.
-
-    Source: arXiv:1612.08083.
-    Raises: ShapeError unless the axis has an even number of elements.
-    """
-    n = x.shape[axis]
-    if n % 2:
-        raise ShapeError("glu", f"an even x.shape[{axis}]", n, x=x)
-    a, b = split(x, n // 2, axis) if n else (x, x)
-    y: Tensor = a * sigmoid(b)
-    return y
 
 
 relu, relu_grad, sigmoid, log_sigmoid = Relu(), ReluGrad(), Sigmoid(), LogSigmoid()

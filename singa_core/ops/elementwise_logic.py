@@ -68,7 +68,7 @@ class GreaterEqual(Compare):
         return less_equal(b, a)
 
 
-class Test(Unary):
+class Question(Unary):
     """A question to every element."""
 
     accepts = "number"
@@ -78,7 +78,7 @@ class Test(Unary):
         return super().infer(x).with_dtype("bool")
 
 
-class IsNan(Test):
+class IsNan(Question):
     """True where x is not a number, x != x.
 
     Shapes: any -> same. Dtype: numbers -> bool. Source: array API standard 2023.12, `isnan`.
@@ -90,7 +90,7 @@ class IsNan(Test):
         return bit_not(equal(x, x))
 
 
-class IsInf(Test):
+class IsInf(Question):
     """True where x is inf or -inf.
 
     Shapes: any -> same. Dtype: numbers -> bool. Source: array API standard 2023.12, `isinf`.
@@ -104,7 +104,7 @@ class IsInf(Test):
         return equal(x.abs(), math.inf)
 
 
-class IsFinite(Test):
+class IsFinite(Question):
     """True where x is neither infinite nor NaN.
 
     Shapes: any -> same. Dtype: numbers -> bool. Source: array API standard 2023.12, `isfinite`.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from singa_core.errors import ShapeError
@@ -10,7 +12,7 @@ from singa_core.ops.base import Grads, check_kind
 from singa_core.ops.shape import sum_to
 from singa_core.optable import function
 from singa_core.sample import In, sample
-from singa_core.spec import Spec, broadcast_shapes
+from singa_core.spec import Spec, broadcast_shapes, check_axis
 from singa_core.tensor import Tensor
 
 __all__ = [
@@ -45,6 +47,7 @@ class MatMul(Operation):
         sample((3,), (3,)),
         sample((0, 4), (4, 3)),
         sample((3, 0), (0, 2)),
+        sample((2, 3, 4), (4, 0)),
         sample(In((2, 3), "int64", -9, 9), In((3, 2), "int64", -9, 9)),
     )
 
@@ -116,19 +119,31 @@ def vecdot(a: Tensor, b: Tensor, *, axis: int = -1) -> Tensor:
 
 
 @function
-def tensordot(a: Tensor, b: Tensor, *, axes: int = 2) -> Tensor:
-    """Sum over the last `axes` axes of a and the first ones of b.
+def tensordot(
+    a: Tensor, b: Tensor, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
+) -> Tensor:
+    """Sum over pairs of axes, the last `axes` of a and the first ones of b, or those named.
 
+    Shapes: a's other axes, then b's.
+    Raises: ShapeError unless the axes of each pair are of one size.
     Source: array API standard 2023.12, `tensordot`.
     """
-    inner, left, right = a.shape[a.ndim - axes :], a.shape[: a.ndim - axes], b.shape[axes:]
-    if axes > a.ndim or inner != b.shape[:axes]:
-        rule = "the last axes of a equal to the first of b"
-        raise ShapeError("tensordot", rule, f"{inner} and {b.shape[:axes]}", a=a, b=b)
-    size = Spec(inner, a.dtype).itemcount
-    rows = Spec(left, a.dtype).itemcount
-    columns = Spec(right, a.dtype).itemcount
-    return (a.reshape(rows, size) @ b.reshape(size, columns)).reshape(*left, *right)
+    if isinstance(axes, int):
+        axes = (tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes)))
+    left = [check_axis("tensordot", i, a.ndim, a=a) for i in axes[0]]
+    right = [check_axis("tensordot", i, b.ndim, b=b) for i in axes[1]]
+    inner, other = tuple(a.shape[i] for i in left), tuple(b.shape[i] for i in right)
+    if inner != other:
+        rule = "equal sizes of the axes that are summed"
+        raise ShapeError("tensordot", rule, f"{inner} and {other}", a=a, b=b)
+    rows = [i for i in range(a.ndim) if i not in left]
+    columns = [i for i in range(b.ndim) if i not in right]
+    shape = (*(a.shape[i] for i in rows), *(b.shape[i] for i in columns))
+    size = math.prod(inner)
+    one = a.permute((*rows, *left)).reshape(math.prod(a.shape[i] for i in rows), size)
+    two = b.permute((*right, *columns)).reshape(size, math.prod(b.shape[i] for i in columns))
+    y: Tensor = (one @ two).reshape(shape)
+    return y
 
 
 matmul = MatMul()

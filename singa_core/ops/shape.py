@@ -240,13 +240,13 @@ class Concat(Operation):
     def __call__(self, *xs: Any, axis: int | None = 0) -> Any:
         if len(xs) == 1 and isinstance(xs[0], list | tuple):
             xs = tuple(xs[0])
+        if not xs:
+            raise ShapeError(self.name, "at least one tensor", 0)
         if axis is None:
             xs, axis = tuple(x.reshape(-1) for x in xs), 0
         return super().__call__(*xs, axis=axis)
 
     def settle(self, *xs: Spec, axis: int = 0) -> dict[str, Any]:
-        if not xs:
-            raise ShapeError(self.name, "at least one tensor", 0)
         return {"axis": check_axis(self.name, axis, xs[0].ndim, **_numbered(xs))}
 
     def infer(self, *xs: Spec, axis: int = 0) -> Spec:

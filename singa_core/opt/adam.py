@@ -7,6 +7,7 @@ from typing import Any
 
 from singa_core import ops
 from singa_core.errors import ArgumentError
+from singa_core.opt.adaptive import check_positive
 from singa_core.opt.optimizer import Optimizer
 from singa_core.opt.schedule import Schedule
 from singa_core.scalars import scalar
@@ -22,6 +23,7 @@ class Adam(Optimizer):
         betas: decay of m and v, each 0 <= beta < 1.
         eps: added to the root of v, > 0.
         weight_decay: L2 factor >= 0, added to the gradient.
+        params: for `step` and `zero_grad`.
 
     Source: Kingma & Ba, "Adam: a method for stochastic optimization", 2015, algorithm 1.
     """
@@ -41,10 +43,7 @@ class Adam(Optimizer):
         for i, beta in enumerate(betas):
             if not 0 <= beta < 1:
                 raise ArgumentError(name, f"0 <= betas[{i}] < 1", beta)
-        if eps <= 0:
-            raise ArgumentError(name, "eps > 0", eps)
-        if weight_decay < 0:
-            raise ArgumentError(name, "weight_decay >= 0", weight_decay)
+        check_positive(name, eps, weight_decay)
         super().__init__(lr, params)
         self.beta1, self.beta2 = betas
         self.eps = eps

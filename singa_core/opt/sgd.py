@@ -23,6 +23,7 @@ class SGD(Optimizer):
         dampening: 0 <= dampening <= 1; the buffer starts at zeros.
         nesterov: needs momentum > 0 and dampening == 0.
         weight_decay: L2 factor >= 0.
+        params: for `step` and `zero_grad`.
 
     Source: Sutskever et al., "On the importance of initialization and momentum", 2013, eqs. 1 to 4.
     """

@@ -7,12 +7,12 @@ from itertools import count
 
 from singa_core.device import Device
 from singa_core.mode import Mode, use_mode
-from singa_core.operation import find_entry
 from singa_core.optable import OPS
 from singa_core.passes.number import number
 from singa_core.passes.rename import rename
 from singa_core.program import Instruction, Program
 from singa_core.recorder import Recorder
+from singa_core.resolve import find_entry
 from singa_core.spec import Spec
 
 

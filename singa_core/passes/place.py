@@ -6,13 +6,12 @@ is a list of launches over roots, for the default executable; it depends on the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from singa_core.device import Device
-from singa_core.operation import Entry, find_entry
 from singa_core.optable import OPS
 from singa_core.program import Instruction, Program
+from singa_core.resolve import Entry, find_entry
 from singa_core.spec import AnyForm, Spec
 
 
@@ -183,23 +182,27 @@ def _write_in_place(placed: Placed) -> None:
     for cell, root in placed.writes:
         own = placed.cells[cell]
         at = producer[root]
-        if may_overwrite(placed.steps[at], at, own, readers.get(own, [])):
+        if may_overwrite(placed.steps[at], root, own) and max(readers.get(own, [at])) <= at:
             _rename_root(placed, root, own)
             root = own
         writes.append((cell, root))
     placed.writes = writes
 
 
-def may_overwrite(step: Step, at: int, own: int, readers: Sequence[int]) -> bool:
-    """True if step number `at` may write its output over root `own`."""
-    if any(reader > at for reader in readers):
-        return False
-    uses = [p for p in step.ins if p.root == own]
+def may_overwrite(step: Step, output: int, own: int) -> bool:
+    """True if the step may write its output root over root `own`, which it may read.
+
+    One of several outputs may only take the place of the input at its own position: a kernel may
+    write it before it has read the others for the last time.
+    """
+    uses = [i for i, p in enumerate(step.ins) if p.root == own]
     if not uses:
         return True
     kernel = step.entry.kernel
-    in_place = kernel is not None and kernel.in_place and not kernel.returning
-    return in_place and len(uses) == 1 and uses[0].whole
+    if kernel is None or not kernel.in_place or kernel.returning or len(uses) > 1:
+        return False
+    in_line = len(step.outs) == 1 or step.outs.index(output) == uses[0]
+    return in_line and step.ins[uses[0]].whole
 
 
 def _rename_root(placed: Placed, old: int, new: int) -> None:

@@ -362,7 +362,9 @@ def test_a_tensor_with_an_eager_tape_is_refused(array):
     def step(x):
         return x * taped
 
-    advice = r"eager tape, got the taped result of an operation\n.*\ntry: compute it inside .*detach\(\)"
+    advice = (
+        r"eager tape, got the taped result of an operation\n.*\ntry: compute it inside .*detach\(\)"
+    )
     with pytest.raises(GradientError, match=advice):
         step(array([1.0]))
     with pytest.raises(GradientError, match=advice):
@@ -445,7 +447,9 @@ def test_a_counter_cannot_be_read_while_recording(array):
     def step(x):
         return x * float(count.value)
 
-    with pytest.raises(RecordingError, match=r"Counter.value.*test_recording.py:\d+\ntry: .*scalar\("):
+    with pytest.raises(
+        RecordingError, match=r"Counter.value.*test_recording.py:\d+\ntry: .*scalar\("
+    ):
         step(array([1.0]))
 
 
@@ -559,7 +563,9 @@ def test_a_backward_to_an_argument_is_refused(array):
         return x
 
     x = array([3.0], requires_grad=True)
-    with pytest.raises(GradientError, match=r".grad of parameters and state only.*\n.*\ntry: use gradients"):
+    with pytest.raises(
+        GradientError, match=r".grad of parameters and state only.*\n.*\ntry: use gradients"
+    ):
         step(x)
     assert x.grad is None
 

@@ -28,7 +28,9 @@ def test_a_changed_batch_size_records_again_and_both_stay(array):
 
     for n in (2, 3, 2, 3, 0):
         got = mean(array(np.arange(float(n), dtype=np.float32))).numpy()
-        np.testing.assert_array_equal(got, np.float32(sum(range(n))) / n if n else np.float32("nan"))
+        np.testing.assert_array_equal(
+            got, np.float32(sum(range(n))) / n if n else np.float32("nan")
+        )
     assert mean.records == 3
 
 
@@ -89,7 +91,10 @@ def test_new_input_buffers_replay(array):
 
     rng = np.random.default_rng(0)
     for _ in range(4):
-        x, y = rng.normal(size=(2, 3, 4)).astype(np.float32), rng.normal(size=(4, 5)).astype(np.float32)
+        x, y = (
+            rng.normal(size=(2, 3, 4)).astype(np.float32),
+            rng.normal(size=(4, 5)).astype(np.float32),
+        )
         got = step(array(x), array(y)).numpy()
         np.testing.assert_array_equal(got, (array(x) @ array(y)).numpy())
     assert step.records == 1
@@ -159,9 +164,11 @@ def test_an_unhashable_argument_is_named(array):
     class Options:
         __hash__ = None
 
-    with pytest.raises(ReplayError, match=r"argument\[0\]\[1\]: needs .*hashable.*, got an unhashable Options"):
+    with pytest.raises(
+        ReplayError, match=r"argument 1: needs .*hashable.*, got an unhashable Options"
+    ):
         step(array([1.0]), Options())
-    with pytest.raises(ReplayError, match=r"argument\[1\]\['options'\]: .*unhashable set"):
+    with pytest.raises(ReplayError, match=r"argument 'options': .*unhashable set"):
         step(array([1.0]), options=set())
     assert step.records == 0
 
@@ -294,7 +301,9 @@ def test_least_recently_used_recordings_are_dropped(array):
 
 
 def test_an_unknown_graph_alg_is_refused():
-    with pytest.raises(ArgumentError, match=r"graph_alg: needs one of memory, sequence, got 'fast'"):
+    with pytest.raises(
+        ArgumentError, match=r"graph_alg: needs one of memory, sequence, got 'fast'"
+    ):
         GraphFunction(lambda x: x, graph_alg="fast")
 
 
@@ -679,7 +688,11 @@ def test_a_cell_read_after_it_was_updated_and_before(array):
         return before, w * 100.0, before + w
 
     before, after, both = step(array([1.0, 1.0]))
-    assert (before.tolist(), after.tolist(), both.tolist()) == ([10.0, 20.0], [200.0, 300.0], [12.0, 23.0])
+    assert (before.tolist(), after.tolist(), both.tolist()) == (
+        [10.0, 20.0],
+        [200.0, 300.0],
+        [12.0, 23.0],
+    )
 
 
 def test_assignment_by_index(array):

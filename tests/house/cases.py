@@ -38,7 +38,9 @@ class Case:
 
     def hosts(self, variant: int = 0) -> list[np.ndarray]:
         """Input values; another variant has others, of the same kind."""
-        return self.sample.draw(f"{self.name}/{variant}" if variant else self.name, self.number, self.dtype)
+        return self.sample.draw(
+            f"{self.name}/{variant}" if variant else self.name, self.number, self.dtype
+        )
 
     def tensors(self, device, variant: int = 0) -> list[Tensor]:
         return [tensor(host, device=device) for host in self.hosts(variant)]

@@ -18,7 +18,12 @@ RTOL, ATOL = 1e-7, 1e-8
 
 
 def check_gradients(
-    function: Callable, device, inputs: Sequence, *, wanted: Sequence[int] | None = None, order: int = 2
+    function: Callable,
+    device,
+    inputs: Sequence,
+    *,
+    wanted: Sequence[int] | None = None,
+    order: int = 2,
 ) -> int:
     """Raises: AssertionError unless gradients of `function` are its derivatives.
 
@@ -60,7 +65,9 @@ class _Check:
         made = []
         for i, host in enumerate(self.hosts):
             moved = np.asarray(host + t * self.direction[i]) if i in self.direction else host
-            made.append(tensor(moved, device=self.device, requires_grad=track and i in self.direction))
+            made.append(
+                tensor(moved, device=self.device, requires_grad=track and i in self.direction)
+            )
         return made
 
     def outputs(self, inputs):

@@ -30,7 +30,7 @@ def compare(op: str, got: np.ndarray, expected, terms: int = 1) -> None:
     if name not in EPS or op in EXACT:
         np.testing.assert_array_equal(widened(got), widened(expected.astype(got.dtype)))
         return
-    units = 1.0 if op in ROUNDED else 4.0 * max(terms, 1) ** 0.5 if op in GATHERED else 16.0
+    units = 1.0 if op in ROUNDED else max(terms, 1) ** 0.5 if op in GATHERED else 4.0
     with np.errstate(all="ignore"):
         exact = expected.astype(np.float64)
         exact = np.where(np.abs(exact) > limit(name), np.sign(exact) * np.inf, exact)
@@ -39,7 +39,10 @@ def compare(op: str, got: np.ndarray, expected, terms: int = 1) -> None:
     tiny = float(np.finfo(np.float32).tiny if name != "float64" else np.finfo(np.float64).tiny)
     bound = units * EPS[name]
     np.testing.assert_allclose(
-        widened(got), exact, rtol=bound, atol=max(bound * scale, tiny if name != "float16" else 2.0**-24)
+        widened(got),
+        exact,
+        rtol=bound,
+        atol=max(bound * scale, tiny if name != "float16" else 2.0**-24),
     )
 
 

@@ -148,8 +148,14 @@ def relu(target, ins, outs):
     return lambda x, y: np.maximum(x, zero, out=y)
 
 
-@numpy.prepared("relu_grad", "T,T->T", strides=True, in_place=True, T=FLOATS)
+@numpy.prepared("relu_grad", "T,T->T", strides=True, T=FLOATS)
 def relu_grad(target, ins, outs):
     # The bits of grad times 0 or 1: neither a branch that mispredicts nor inf * 0.
-    bits = _bits(outs[0])
-    return lambda grad, y, gx: np.multiply(grad.view(bits), y > 0, gx.view(bits))
+    bits, zero = _bits(outs[0]), np.zeros((), outs[0].dtype.numpy)
+
+    def launch(grad, y, gx):
+        gx = gx.view(bits)
+        np.copyto(gx, y > zero)
+        np.multiply(grad.view(bits), gx, gx)
+
+    return launch

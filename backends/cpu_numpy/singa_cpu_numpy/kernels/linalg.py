@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from singa_core.spec import Spec
@@ -16,7 +18,7 @@ def matmul(target, ins, outs):
     if not isinstance(a, Spec):  # strided: its leading axes may not fold
         return np.matmul
     k, n = b.shape
-    rows = outs[0].itemcount // max(n, 1)
+    rows = math.prod(a.shape[:-1])
     # One product of many rows instead of a small one for each leading index.
     return lambda a, b, y: np.dot(a.reshape(rows, k), b, y.reshape(rows, n))
 

@@ -43,8 +43,9 @@ def softmax_cross_entropy_grad(target, ins, outs):
 
 def check(labels, classes):
     """Raises: OutOfRange unless all labels lie in [0, classes)."""
-    # as unsigned numbers, negative labels are large: one comparison for both ends
-    bad = labels.view(f"u{labels.itemsize}") >= classes
-    if bad.any():
+    # as unsigned numbers, negative labels are large: one maximum tells both ends
+    unsigned = labels.view(f"u{labels.itemsize}")
+    if np.maximum.reduce(unsigned) >= classes:
         rule = f"0 <= label < {classes}"
-        raise OutOfRange("softmax_cross_entropy", rule, int(labels[bad.argmax()]))
+        bad = labels[(unsigned >= classes).argmax()]
+        raise OutOfRange("softmax_cross_entropy", rule, int(bad))
