@@ -41,7 +41,10 @@ def backward(
     """
     for leaf, grad in stream(y, gradient, retain_graph=retain_graph, create_graph=create_graph):
         held = leaf.grad
-        leaf.grad = grad if held is None else held + grad
+        if held is None:
+            leaf.grad = grad
+        else:
+            held += grad
         del leaf, grad, held  # a gradient must not outlive its use while the walk goes on
 
 
@@ -79,13 +82,14 @@ def gradients(
     for value, grad in walk.run():
         if value in walk.wanted:
             found[value] = grad
+        del grad
     for i, value in enumerate(values):
         if value not in found and not allow_unused:
             raise GradientError(
                 "gradients", "y that depends on every x", f"no path to xs[{i}]",
                 hint="allow_unused=True gives None there", x=wanted[i],
             )  # fmt: skip
-    grads = [found.get(value) for value in values]
+    grads = [own(found[value]) if value in found else None for value in values]
     return grads[0] if single else tuple(grads)
 
 
@@ -101,8 +105,16 @@ def stream(
     for (node, _), grad in walk.run():
         leaf = node.cell if isinstance(node, Source) else None
         if leaf is not None:
-            yield leaf, grad
+            yield leaf, own(grad)
         del node, grad, leaf
+
+
+def own(grad: Tensor) -> Tensor:
+    """A cell of its own for a gradient: one value may go to several leaves, and be changed there."""
+    recorder = MODE.get().recorder
+    if recorder is None:
+        return Tensor(grad.array, grad.node, grad.index)
+    return Tensor(None, *recorder.value(grad))
 
 
 def value_of(x: Tensor) -> Value:
@@ -135,7 +147,7 @@ class _Walk:
                 "backward", "one gradient for each root", f"{len(seeds)} for {len(roots)}"
             )
         self.retain = retain_graph or create_graph
-        self.create = create_graph
+        self.mode = Mode(create_graph, MODE.get().recorder)
         self.wanted = wanted or frozenset()
         self.pending: dict[Value, Tensor] = {}
         for root, seed in zip(roots, seeds, strict=True):
@@ -187,9 +199,10 @@ class _Walk:
     ) -> None:
         """Call the op's backward and hand its results to the inputs."""
         entry = node.entry
-        token = MODE.set(Mode(self.create, MODE.get().recorder))
+        token = MODE.set(self.mode)
         try:
-            made = entry.op.backward(*grads, *kept(node), needs=needs, **entry.options)
+            saved = kept(node) if entry.kept else ()
+            made = entry.op.backward(*grads, *saved, needs=needs, **entry.options)
             if not isinstance(made, tuple):
                 made = (made,)
             if len(made) != len(needs):
@@ -207,7 +220,8 @@ class _Walk:
             MODE.reset(token)
 
     def _add(self, value: Value, grad: Tensor) -> None:
-        value = collected(value)
+        if type(value[0]) is Source:
+            value = collected(value)
         held = self.pending.get(value)
         self.pending[value] = grad if held is None else OPS["add"](held, grad)
 
@@ -216,6 +230,7 @@ class _Walk:
         grad = self.pending.pop(value, None)
         hooks = value[0].hooks
         if hooks and grad is not None:
+            grad = own(grad)
             for hook in list(hooks.get(value[1], ())):
                 replaced = hook(grad)
                 grad = grad if replaced is None else replaced
@@ -259,17 +274,30 @@ def reachable(roots: Sequence[Node]) -> tuple[list[tuple[Node, Needs]], dict[Nod
         inputs = node.inputs
         if inputs is None:  # told before anybody has got a gradient
             raise used_up(node)
-        needs = seen[node] = Needs([flows(value) for value in inputs])
-        needs.specs, needs.outs = node.entry.in_specs, node.entry.specs
+        needs = seen[node] = needs_of(node, inputs)
         for value, need in zip(inputs, needs, strict=True):
             if not need or value is None:
                 continue
-            if isinstance(value[0], Source):
+            if type(value[0]) is Source:
                 source = collected(value)[0]
                 uses[source] = uses.get(source, 0) + 1
             elif value[0] not in seen:
                 stack.append(value[0])
     return sorted(seen.items(), key=_sequence), uses
+
+
+def needs_of(node: Node, inputs: tuple[Value | None, ...]) -> Needs:
+    """Which inputs want a gradient; one object for all equal applications."""
+    if node.token is None:  # the eager tape has tracked inputs only
+        flags = tuple([value is not None for value in inputs])
+    else:
+        flags = tuple([flows(value) for value in inputs])
+    known = node.entry.needs
+    if flags not in known:
+        needs = known[flags] = Needs(flags)
+        needs.specs, needs.outs = node.entry.in_specs, node.entry.specs
+    found: Needs = known[flags]
+    return found
 
 
 def _sequence(item: tuple[Node, Needs]) -> int:

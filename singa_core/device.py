@@ -179,6 +179,9 @@ class Device(ABC):
             "capacity": self.capabilities.capacity,
         }
 
+    def __deepcopy__(self, memo: object) -> Device:
+        return self  # a copy of a layer stays where the layer is
+
     def __repr__(self) -> str:
         return self.name
 

@@ -42,6 +42,7 @@ class Recording:
     cells: list[Tensor]
     host: list[HostStep]
     result: Any
+    outs: list[int]  # result number of each tensor that is made by a call
     grads: list[tuple[GradState, Slot | None]]
     scalars: list[Any] = field(default_factory=list)
 
@@ -53,9 +54,10 @@ class Recording:
         self._moved = list(moved.values())
 
     def matches(self) -> bool:
-        """True if every `.grad` is what the recording found, and its cells are as they were."""
+        """True if every `.grad` is like what the recording found, and its cells are as they were."""
         for state, _ in self.grads:
-            if state.owner._grad is not state.found:
+            now, found = state.owner._grad, state.found
+            if now is not found and (now is None or found is None or now.spec is not found.spec):
                 return False
         if self._seen != STRUCTURE.count:
             if self._states != [_state_of(cell) for cell in self.cells]:
@@ -67,6 +69,7 @@ class Recording:
         """Host program, device program, results. The caller has the device's lock."""
         arrays = [t.array if t.array.packed else pack(t.array) for t in args if t.array is not None]
         self._check_faults()
+        lent = self._lend_grads()
         moments = [(host, host.moment()) for host in self._moved]
         try:
             results = self.executable.run(arrays, self._run_host_program)
@@ -76,13 +79,26 @@ class Recording:
                     host.rewind(moment)
             raise
         count = len(self.program.results)
-        outs = [Tensor(array) for array in results[:count]]
+        outs = [Tensor(results[i]) for i in self.outs]
         for (arg, _), array in zip(self.program.arg_updates, results[count:], strict=True):
             homes.rebind(args[arg], array)
         for state, slot in self.grads:
             if state.left is not state.found:
                 state.owner._grad = None if slot is None else self._pick(slot, outs, args)
+        for grad, stand_in in lent:
+            grad.assign(stand_in)
         return fill(self.result, lambda slot: self._pick(slot, outs, args))
+
+    def _lend_grads(self) -> list[tuple[Tensor, Tensor]]:
+        """Where `.grad` is another tensor than the recorded one, that one works in its place."""
+        lent = []
+        for state, _ in self.grads:
+            now, found = state.owner._grad, state.found
+            if now is not found and now is not None and found is not None:
+                found.assign(now)
+                if state.left is found:
+                    lent.append((now, found))
+        return lent
 
     def _check_faults(self) -> None:
         """Raises: StateLost if a failed replay has left one of the cells half written."""
@@ -149,6 +165,7 @@ class GraphFunction:
         self._numbers = count()
         # weakly: a model holds its graphs, and a cycle would keep their memory
         self._met: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        self._owners: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
         self._cache: OrderedDict[Hashable, Recording] = OrderedDict()
         self._history: list[tuple[Any, ...]] = []
 
@@ -158,7 +175,7 @@ class GraphFunction:
             return self.function(*args, **kwargs)
         device = self._device or first_device((args, kwargs)) or registry.resolve()
         found = collect(args, kwargs, device)
-        key = (tuple(found.parts), mode.grad, self._structure())
+        key = self._key(found)
         # found and replayed under one lock, so that no other thread drops it in between
         with device.state.lock:
             recording = self._cache.get(key)
@@ -170,8 +187,13 @@ class GraphFunction:
             return self(*args, **kwargs)
         with device.state.lock:
             # asked again: recording may have made layers, and has met others
-            self._keep((tuple(found.parts), mode.grad, self._structure()), recording)
+            self._keep(self._key(found), recording)
             return recording.replay(found.tensors)
+
+    def _key(self, found: Arguments) -> Hashable:
+        """What a recording depends on."""
+        grads = [owner._grad is None for owner in self._owners.values()] if self._owners else ()
+        return found.device, tuple(found.parts), MODE.get().grad, self._structure(), tuple(grads)
 
     def _structure(self) -> int:
         """A number for the state that all layers and optimisers met so far are in."""
@@ -224,6 +246,7 @@ class GraphFunction:
             with device.state.lock:
                 known = len(self._met)
                 self._met.update(recorder.met)
+                self._owners.update({id(g.owner): g.owner for g in recorder.grads.values()})
                 self._seen = self._seen if known == len(self._met) else -1
                 state = [t for t in tensors if id(t) in recorder.cells]
                 if not state:
@@ -260,8 +283,9 @@ class GraphFunction:
 
 def finish(recorder: Recorder, result: Any) -> Recording:
     """Number, optimise and load what was recorded. Runs inside the recording's mode."""
-    results: list[Value] = []
-    slots: dict[Value, Slot] = {}
+    results: dict[Value, int] = {}
+    made: dict[int, tuple[Tensor, Slot]] = {}
+    outs: list[int] = []
 
     def slot_of(t: Tensor) -> Slot:
         for i, arg in enumerate(recorder.args):
@@ -270,10 +294,10 @@ def finish(recorder: Recorder, result: Any) -> Recording:
         value = recorder.value(t)
         if t.array is not None:
             return Slot("cell", list(recorder.cells).index(id(t)))
-        if value not in slots:
-            slots[value] = Slot("result", len(results))
-            results.append(value)
-        return slots[value]
+        if id(t) not in made:  # two tensors of one value stay two
+            made[id(t)] = t, Slot("result", len(outs))
+            outs.append(results.setdefault(value, len(results)))
+        return made[id(t)][1]
 
     shape = outline(result, lambda leaf: slot_of(leaf) if isinstance(leaf, Tensor) else leaf)
     grads = []
@@ -289,7 +313,7 @@ def finish(recorder: Recorder, result: Any) -> Recording:
             updates.append((numbers[key], value))
         elif key in arg_numbers:
             arg_updates.append((arg_numbers[key], value))
-    program = number(recorder, results, updates, arg_updates)
+    program = number(recorder, list(results), updates, arg_updates)
     with use_mode(Mode(False, None)):
         program = optimise(program, recorder.device)
         executable = recorder.device.load(program) or LoopExecutable(
@@ -302,6 +326,7 @@ def finish(recorder: Recorder, result: Any) -> Recording:
         cells,
         recorder.host,
         shape,
+        outs,
         grads,
         [None] * len(recorder.scalars),
     )

@@ -199,10 +199,7 @@ class LoopExecutable(Executable):
             # told here too, since it is the rule: nobody else holds the value
             if homes.references(cell.array) != alone or cell.home.marks.arrays:
                 homes.claim(cell)
-        for root, lease in self._leases.items():
-            if homes.is_held(lease):
-                lease.array = empty_array(self.device, self.placed.roots[root])
-                self._patch(root, lease.array)
+        self._renew_leases()
         for root, array in zip(self.placed.args, args, strict=True):
             self._patch(root, array)
         values = scalars()
@@ -210,6 +207,13 @@ class LoopExecutable(Executable):
             for field, value in zip(self._fields, values, strict=True):
                 field[...] = value
             self._upload_scalars()
+
+    def _renew_leases(self) -> None:
+        """Give a result new memory where the caller still looks at the last one."""
+        for root, lease in self._leases.items():
+            if homes.is_held(lease):
+                lease.array = empty_array(self.device, self.placed.roots[root])
+                self._patch(root, lease.array)
 
     def _upload_scalars(self) -> None:
         if self._block is not None:

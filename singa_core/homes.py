@@ -72,7 +72,7 @@ def rebind(cell: Tensor, array: Array) -> None:
         cell.home.mark().lost = False
     device = array.storage.device
     if not device.capabilities.synchronous:  # a late error may mean that nothing was written
-        device.state.unsettled.add(cell.array.storage)
+        device.state.unsettled.add(array.storage if cell.home is None else cell.home)
 
 
 def write(cell: Tensor, source: Array) -> None:

@@ -9,17 +9,23 @@ notice.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from typing import Any, TypeVar
+from copy import deepcopy
+from reprlib import recursive_repr
+from typing import Any, NoReturn, TypeVar
 
+import numpy as np
+
+from singa_core.arguments import first_device, outline
 from singa_core.device import Device
-from singa_core.errors import ArgumentError, DTypeError, ShapeError, SingaError
+from singa_core.errors import ArgumentError, ShapeError, SingaError
+from singa_core.fingerprint import print_value
 from singa_core.mode import MODE, STRUCTURE, execute_once
-from singa_core.parameter import Parameter
-from singa_core.registry import registry
-from singa_core.tensor import Tensor, as_device
+from singa_core.parameter import Parameter, fitting
+from singa_core.tensor import as_device, packed, tensor
 from singa_core.watched import watched
 
 L = TypeVar("L", bound="Layer")
+T = TypeVar("T")
 
 
 class Layer:
@@ -27,6 +33,9 @@ class Layer:
 
     A subclass declares configuration, parameters and sublayers in `__init__`, fills unknown sizes
     in `initialize` (optional), and computes in `forward`.
+
+    `copy.deepcopy` gives an independent layer. A layer is not pickled: `get_states()` holds its
+    numbers, and its code makes the rest.
 
     >>> from singa_core import tensor
     >>> class Scale(Layer):
@@ -42,9 +51,12 @@ class Layer:
 
     training: bool = True
     _ready: bool = False
+    _device: Device | None = None  # what `to` was given: for parameters to come
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, watched(value))
+        if isinstance(value, Parameter) and not value.materialized:
+            object.__setattr__(self, "_ready", False)  # initialised by the next call
         STRUCTURE.changed()
 
     def __delattr__(self, name: str) -> None:
@@ -54,7 +66,10 @@ class Layer:
     # -- what a subclass gives ---------------------------------------------------------------------
 
     def initialize(self, *inputs: Any) -> None:
-        """Fill unknown sizes from the first inputs' shapes; called once, never recorded."""
+        """Fill unknown sizes from the first inputs' shapes; not recorded.
+
+        Called once, and again if an attribute was set to a parameter without a value.
+        """
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
         """The layer's output. Subclasses define it."""
@@ -66,24 +81,29 @@ class Layer:
         recorder = MODE.get().recorder
         if recorder is not None:
             recorder.meet(self)
+        else:
+            for x in inputs:
+                if isinstance(x, np.ndarray):
+                    inputs = as_tensors(inputs, first_device(inputs) or self._where())
+                    break
         try:
             if not self._ready:
                 return self._first_call(inputs, options)
             return self.forward(*inputs, **options)
         except SingaError as error:
-            _place(error, self)
+            place(error, self)
             raise
 
     def _first_call(self, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Initialise, then run; if that fails, all below is as undecided as before."""
-        device = _device_of(inputs)
+        recorder = MODE.get().recorder
+        device = recorder.device if recorder is not None else first_device((inputs, options))
         undecided = [(p, p.declared) for p in self.get_states().values() if not p.materialized]
         unready = [layer for layer in self.layers() if not layer._ready]
         try:
             with execute_once():
                 self.initialize(*inputs)
-                for _, parameter in self._own():
-                    parameter.materialize(device)
+                self._materialize(device or self._where())
             object.__setattr__(self, "_ready", True)
             return self.forward(*inputs, **options)
         except BaseException:
@@ -92,6 +112,18 @@ class Layer:
             for parameter, declared in undecided:
                 parameter.forget(declared)
             raise
+
+    def _materialize(self, device: Device) -> None:
+        """Give its own parameters their values, but for those that a sublayer has yet to size."""
+        below = {id(cell) for layer in self.sublayers().values() for _, cell in layer._own()}
+        for name, parameter in self._own():
+            if None not in parameter.shape:
+                parameter.materialize(device)
+            elif id(parameter) not in below:
+                raise ShapeError(
+                    f"parameter {name!r}", "known sizes after initialize()", parameter.shape,
+                    hint=f"self.{name}.set_shape(...) in initialize",
+                )  # fmt: skip
 
     # -- names -------------------------------------------------------------------------------------
 
@@ -105,12 +137,22 @@ class Layer:
             if isinstance(item, Parameter):
                 yield name, item
 
+    def _walk(self) -> Iterator[tuple[str, Layer]]:
+        """This layer and all below it with their paths; each once, under its first path."""
+        seen: set[int] = set()
+        stack: list[tuple[str, Layer]] = [("", self)]
+        while stack:
+            path, layer = stack.pop()
+            if id(layer) in seen:
+                continue
+            seen.add(id(layer))
+            yield path, layer
+            items = [(_join(path, name), item) for name, item in layer._items()]
+            stack += [(at, item) for at, item in reversed(items) if isinstance(item, Layer)]
+
     def sublayers(self) -> dict[str, Layer]:
         """All layers below this one by dotted name; a shared layer appears once."""
-        found: dict[str, Layer] = {}
-        seen = {id(self)}
-        _collect(self, "", found, seen)
-        return found
+        return _named((path, layer) for path, layer in self._walk() if layer is not self)
 
     def layers(self) -> list[Layer]:
         """This layer and all below it."""
@@ -121,14 +163,9 @@ class Layer:
 
         A shared cell appears once, under its first path.
         """
-        found: dict[str, Parameter] = {}
-        seen: set[int] = set()
-        for prefix, layer in (("", self), *self.sublayers().items()):
-            for name, cell in layer._own():
-                if id(cell) not in seen:
-                    seen.add(id(cell))
-                    found[f"{prefix}.{name}" if prefix else name] = cell
-        return found
+        paths = [(_join(path, n), cell) for path, at in self._walk() for n, cell in at._own()]
+        first = {id(cell): path for path, cell in reversed(paths)}
+        return _named((path, cell) for path, cell in paths if first[id(cell)] == path)
 
     def get_params(self) -> dict[str, Parameter]:
         """Trainable parameters by dotted name, also those whose sizes are not known yet."""
@@ -136,16 +173,15 @@ class Layer:
 
     def set_params(self, values: Mapping[str, Any]) -> None:
         """Assign parameters by name. Raises: as `set_states`."""
-        _assign(self.get_params(), values)
+        _assign(self, "set_params", self.get_params(), values)
 
     def set_states(self, values: Mapping[str, Any]) -> None:
-        """Assign parameters and States by name, from arrays or tensors.
+        """Assign parameters and States by name, from arrays or tensors; others keep their values.
 
         Raises: ArgumentError for names that do not exist, ShapeError or DTypeError for values that
-        do
-            not fit; nothing has changed then.
+            do not fit; nothing has changed then.
         """
-        _assign(self.get_states(), values)
+        _assign(self, "set_states", self.get_states(), values)
 
     # -- modes and places --------------------------------------------------------------------------
 
@@ -161,17 +197,47 @@ class Layer:
         return self.train(False)
 
     def to(self: L, device: Device | str) -> L:
-        """Move all parameters and States that have a value; others follow the first input."""
+        """Move all parameters and States that have a value, and their gradients.
+
+        Those without one follow the first input if that is a tensor, else they come to `device`.
+        """
         target = as_device(device)
-        for cell in self.get_states().values():
-            if cell.materialized and cell.device is not target:
-                cell.hold(target, cell.numpy())
+        away = [c for c in self.get_states().values() if c.materialized and c.device is not target]
+        grads = [cell.grad.to(target) if cell.grad is not None else None for cell in away]
+        for cell, value, grad in zip(away, [c.to(target) for c in away], grads, strict=True):
+            cell.take(packed(value))
+            cell.grad = grad
+        for layer in self.layers():
+            object.__setattr__(layer, "_device", target)
         return self
+
+    def _where(self) -> Device:
+        """The device of its state; before it has any, what `to` was given, else the default."""
+        for _, layer in self._walk():
+            for _, cell in layer._own():
+                if cell.materialized:
+                    return cell.device
+        return as_device(self._device)
+
+    # -- as a Python object ------------------------------------------------------------------------
 
     def fingerprint(self) -> Hashable:
         """What a recording of this layer depends on, besides its inputs."""
-        return tuple(_print_layer(layer) for layer in self.layers())
+        return tuple([_print_layer(layer) for layer in self.layers()])
 
+    def __deepcopy__(self: L, memo: dict[int, Any]) -> L:
+        twin = memo[id(self)] = object.__new__(type(self))
+        for name, value in self.__dict__.items():
+            object.__setattr__(twin, name, deepcopy(value, memo))
+        return twin
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise ArgumentError(
+            type(self).__name__, "copy.deepcopy(layer), or layer.get_states() to store its numbers",
+            "pickle or copy.copy",
+        )  # fmt: skip
+
+    @recursive_repr("...")
     def __repr__(self) -> str:
         lines = [f"({name}): {item!r}" for name, item in self._items() if isinstance(item, Layer)]
         body = "".join("\n  " + line.replace("\n", "\n  ") for line in lines)
@@ -193,30 +259,61 @@ def _flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _flatten(f"{name}.{key}", item)
+    elif isinstance(value, set | frozenset):
+        if any(isinstance(item, Layer | Parameter) for item in value):
+            raise ArgumentError(
+                f"attribute {name!r}", "a list, tuple or dict of layers or parameters",
+                f"a {type(value).__name__}, which has no order",
+            )  # fmt: skip
 
 
-def _collect(layer: Layer, prefix: str, found: dict[str, Layer], seen: set[int]) -> None:
-    for name, item in layer._items():
-        if isinstance(item, Layer) and id(item) not in seen:
-            seen.add(id(item))
-            path = f"{prefix}.{name}" if prefix else name
-            found[path] = item
-            _collect(item, path, found, seen)
+def _assign(
+    layer: Layer, where: str, cells: Mapping[str, Parameter], values: Mapping[str, Any]
+) -> None:
+    """Everything is checked and on the device before anything is changed."""
+    unknown = [repr(name) for name in values if name not in cells]
+    if unknown:
+        rule = f"names among ({', '.join(cells)})"
+        raise ArgumentError(f"{type(layer).__name__}.{where}", rule, ", ".join(unknown))
+    ready = []
+    for name, value in values.items():
+        cell = cells[name]
+        host = fitting(f"{where} {name!r}", value, cell.shape, cell.dtype)
+        device = cell.device if cell.materialized else layer._where()
+        ready.append((cell, tensor(host, device=device)))
+    for cell, given in ready:
+        if cell.materialized:
+            cell.assign(given)
+        else:
+            cell.set_shape(given.shape)
+            cell.take(packed(given))
 
 
-def _device_of(inputs: tuple[Any, ...]) -> Device:
-    recorder = MODE.get().recorder
-    if recorder is not None:
-        return recorder.device
-    for item in inputs:
-        if isinstance(item, Tensor) and item.array is not None:
-            return item.device
-        if isinstance(item, list | tuple) and item:
-            return _device_of(tuple(item))
-    return registry.resolve()
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
-def _place(error: SingaError, layer: Layer) -> None:
+def _named(pairs: Iterator[tuple[str, T]]) -> dict[str, T]:
+    """A dict of them. Raises: ArgumentError if two have the same name."""
+    found: dict[str, T] = {}
+    for path, item in pairs:
+        if found.setdefault(path, item) is not item:
+            hint = "dict keys of one type, and without dots"
+            raise ArgumentError("names", "one layer or parameter for each", repr(path), hint=hint)
+    return found
+
+
+def as_tensors(tree: Any, device: Device) -> Any:
+    """The same nested tuples, lists and dicts with NumPy arrays as tensors."""
+
+    def put(leaf: Any) -> Any:
+        array = isinstance(leaf, np.ndarray | np.generic) and not isinstance(leaf, float | bool)
+        return tensor(leaf, device=device) if array else leaf
+
+    return outline(tree, put)
+
+
+def place(error: SingaError, layer: Layer) -> None:
     """Add the layer to the error's path: `block2.conv1 (Conv2d)`, from the innermost outwards."""
     trail = error.__dict__.setdefault("trail", [])
     if not trail:
@@ -232,78 +329,9 @@ def _place(error: SingaError, layer: Layer) -> None:
             return
 
 
-def _assign(cells: Mapping[str, Parameter], values: Mapping[str, Any]) -> None:
-    """Check everything, then assign."""
-    unknown = sorted(set(values) - set(cells))
-    if unknown:
-        rule = f"names among ({', '.join(cells)})"
-        raise ArgumentError("set_states", rule, ", ".join(unknown))
-    ready = []
-    for name, value in values.items():
-        cell = cells[name]
-        host = value.numpy() if isinstance(value, Tensor) else value
-        shape = tuple(getattr(host, "shape", ()))
-        fits = len(shape) == len(cell.shape) and all(
-            known in (None, size) for known, size in zip(cell.shape, shape, strict=True)
-        )
-        if not fits:
-            raise ShapeError(f"set_states {name!r}", f"shape {cell.shape}", shape)
-        if not _castable(host.dtype, cell.dtype.numpy):
-            raise DTypeError(f"set_states {name!r}", f"values of {cell.dtype}", host.dtype)
-        ready.append((cell, host))
-    for cell, host in ready:
-        if cell.materialized:
-            cell.assign(host.astype(cell.dtype.numpy, copy=False))
-        else:
-            cell.set_shape(host.shape)
-            cell.hold(registry.resolve(), host)
-
-
-def _castable(given: Any, wanted: Any) -> bool:
-    """Floats into floats, integers into integers or floats; never a silent loss of kind."""
-    order = "buif"
-    kind = {"V": "f"}  # bfloat16
-    return order.index(kind.get(given.kind, given.kind)) <= order.index(
-        kind.get(wanted.kind, wanted.kind)
-    )
-
-
-_BOOKKEEPING = frozenset({"_ready", "_graphs", "training"})
-
-
-class _Same:
-    """An object by its identity. It is kept alive, so that no other object gets its id."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.value is other.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
+_BOOKKEEPING = frozenset({"_device", "_graphs", "_ready", "training"})
 
 
 def _print_layer(layer: Layer) -> Hashable:
-    values = [(k, _print_value(v)) for k, v in layer.__dict__.items() if k not in _BOOKKEEPING]
+    values = [(k, print_value(v)) for k, v in layer.__dict__.items() if k not in _BOOKKEEPING]
     return (type(layer), id(layer), layer.training, *values)
-
-
-def _print_value(value: Any) -> Hashable:
-    """Plain values by value, tensors by cell and place, everything else by identity."""
-    if isinstance(value, Tensor):
-        place = value.array.storage.device.name if value.array is not None else None
-        return ("cell", id(value), value.requires_grad, place)
-    if value is None or isinstance(value, bool | int | float | str | bytes):
-        return (type(value), value)
-    if isinstance(value, list | tuple):
-        return tuple(_print_value(item) for item in value)
-    if isinstance(value, dict):
-        return tuple((key, _print_value(item)) for key, item in value.items())
-    own = getattr(type(value), "fingerprint", None)
-    if own is not None and not isinstance(value, Layer):
-        printed: Hashable = own(value)
-        return (_Same(value), printed)
-    return id(value) if isinstance(value, Layer) else _Same(value)

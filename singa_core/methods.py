@@ -29,9 +29,11 @@ def operator(name: str) -> Callable[[Any, Any], Tensor]:
     """`self <op> other`."""
 
     def method(self: Any, other: Any) -> Any:
-        if isinstance(other, ArrayMethods) or isinstance(other, _HOST):  # noqa: SIM101  (half the time)
+        if isinstance(other, ArrayMethods):
             return OPS[name](self, other)
-        return NotImplemented
+        if isinstance(other, int | float):
+            return OPS[name](self, self._beside(name, other))
+        return OPS[name](self, other) if isinstance(other, _HOST) else NotImplemented
 
     return described(method, name)
 
@@ -40,6 +42,8 @@ def reflected(name: str) -> Callable[[Any, Any], Tensor]:
     """`other <op> self`, where Python asks the right operand."""
 
     def method(self: Any, other: Any) -> Any:
+        if isinstance(other, int | float):
+            return OPS[name](self._beside(name, other), self)
         return OPS[name](other, self) if isinstance(other, _HOST) else NotImplemented
 
     return described(method, name)
@@ -119,6 +123,7 @@ class ArrayMethods:
         def shape(self) -> Shape: ...
         @property
         def dtype(self) -> DType: ...
+        def _beside(self, op: str, number: bool | int | float) -> Any: ...
         def _replace(self, op: str, *others: Any, **attrs: Any) -> Tensor: ...
 
     # -- what it looks like ------------------------------------------------------------------------

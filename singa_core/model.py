@@ -2,32 +2,65 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
+from singa_core.arguments import first_device
 from singa_core.device import Device
+from singa_core.dtype import DTypeLike
 from singa_core.engine import ALGORITHMS, GraphFunction
-from singa_core.errors import ArgumentError
-from singa_core.layer import Layer
+from singa_core.errors import ArgumentError, DeviceError, SingaError
+from singa_core.layer import Layer, as_tensors, place
 from singa_core.mode import MODE, Mode, use_mode
 from singa_core.recorder import Recorder
-from singa_core.spec import Spec
+from singa_core.spec import Spec, check_shape
 from singa_core.tensor import Tensor, as_device
 
 
 class Placeholder:
     """Shape and dtype of an input that `compile` does not need to see.
 
-    >>> Placeholder((64, 784)).spec
-    float32 (64, 784)
+    Args:
+        shape: all sizes; the batch's may be another one later, each is recorded on its own.
+        dtype: element type.
+        device: where the input will be; None for the model's own device, or the default.
+
+    >>> Placeholder((64, 784))
+    Placeholder(float32 (64, 784))
     """
 
     def __init__(
-        self, shape: Sequence[int], dtype: str = "float32", device: Device | str | None = None
+        self, shape: Sequence[int], dtype: DTypeLike = "float32", device: Device | str | None = None
     ) -> None:
-        self.spec = Spec(tuple(shape), dtype)
+        self.spec = Spec(check_shape("Placeholder", shape), dtype)
         self.device = None if device is None else as_device(device)
+
+    def __repr__(self) -> str:
+        where = f" {self.device}" if self.device is not None else ""
+        return f"Placeholder({self.spec}{where})"
+
+
+class _Graphs:
+    """How a compiled model records, and what it has recorded."""
+
+    def __init__(self, algorithm: str) -> None:
+        self.algorithm = algorithm
+        self.functions: dict[tuple[str, Callable[..., Any], Device], GraphFunction] = {}
+
+    def __deepcopy__(self, memo: object) -> _Graphs:
+        return _Graphs(self.algorithm)  # a copy of the model records anew
+
+
+class _Weakly:
+    """A method of a model that does not keep the model: the model keeps its graphs."""
+
+    def __init__(self, method: Callable[..., Any], model: Model) -> None:
+        self.method, self.model = method, weakref.ref(model)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self.method(self.model(), *args, **options)
 
 
 class Model(Layer):
@@ -40,6 +73,8 @@ class Model(Layer):
     Calling the model is `forward`. In evaluation mode or under `no_grad` it is replayed from a
     graph and its result has no history; otherwise it runs eagerly, so that a gradient can be taken
     outside.
+
+    NumPy arrays among the arguments of a call or a step become tensors on the model's device.
     """
 
     loss: Callable[..., Tensor] | None = None
@@ -53,7 +88,7 @@ class Model(Layer):
 
     def train_one_batch(self, x: Any, target: Any) -> Any:
         """One training step: forward, loss, backward, update. Gives (output, loss)."""
-        return self._graphed("train_one_batch", Model._default_step, (self, x, target), {})
+        return self._graphed("train_one_batch", Model._default_step, (x, target), {})
 
     def _default_step(self, x: Any, target: Any) -> Any:
         if self.loss is None or self.optimizer is None:
@@ -63,7 +98,7 @@ class Model(Layer):
                 f"the attribute {missing!r} for the default train_one_batch", "none",
                 hint=f"set model.{missing}, or define train_one_batch",
             )  # fmt: skip
-        output = self.forward(x)
+        output = self(x)
         loss = self.loss(output, target)
         self.optimizer(loss)
         return output, loss
@@ -87,7 +122,10 @@ class Model(Layer):
             use_graph: record and replay `train_one_batch` and `forward`; else all runs eagerly.
             graph_alg: "memory" (lowest peak) or "sequence" (recorded order).
 
-        Raises: ArgumentError for other values of graph_alg; what the layers raise for wrong shapes.
+        What was recorded before is dropped.
+
+        Raises: ArgumentError for other values of graph_alg or other inputs; DeviceError for inputs
+            on several devices; what the layers raise for wrong shapes. Nothing has changed then.
         """
         if graph_alg not in ALGORITHMS:
             raise ArgumentError(
@@ -96,34 +134,47 @@ class Model(Layer):
         if not isinstance(inputs, list | tuple):
             raise ArgumentError("compile", "a list of inputs", type(inputs).__name__)
         specs, device = _specs(inputs)
+        modes = [(layer, layer.training) for layer in self.layers()]
         self.train(is_train)
-        recorder = Recorder(device)
-        with use_mode(Mode(MODE.get().grad, recorder)):
-            self(*[recorder.placeholder(spec) for spec in specs])
-        graphs = {"graph_alg": graph_alg, "functions": {}} if use_graph else None
-        object.__setattr__(self, "_graphs", graphs)
+        recorder = Recorder(device or self._where())
+        try:
+            with use_mode(Mode(MODE.get().grad, recorder)):
+                self(*[recorder.placeholder(spec) for spec in specs])
+        except BaseException:
+            for layer, training in modes:
+                layer.training = training
+            raise
+        object.__setattr__(self, "_graphs", _Graphs(graph_alg) if use_graph else None)
         return self
 
-    _graphs: dict[str, Any] | None = None
+    _graphs: _Graphs | None = None
 
-    def _graphed(self, name: str, function: Callable[..., Any], args: Any, options: Any) -> Any:
-        """Run a method through its graph, if graphs are on and nothing records already."""
-        if self._graphs is None or MODE.get().recorder is not None:
-            return function(*args, **options)
-        functions = self._graphs["functions"]
-        found = functions.get((name, function))
-        if found is None:
-            found = functions[(name, function)] = GraphFunction(
-                lambda *a, **k: function(self, *a, **k),
-                fingerprint=self.fingerprint,
-                graph_alg=self._graphs["graph_alg"],
-            )
-        return found(*args[1:], **options)
+    def _graphed(self, name: str, method: Callable[..., Any], args: Any, options: Any) -> Any:
+        """Run a method: through its graph if graphs are on, unless something records already."""
+        try:
+            if MODE.get().recorder is not None:
+                return method(self, *args, **options)
+            device = first_device((args, options)) or self._where()
+            args, options = as_tensors((args, options), device)
+            if self._graphs is None:
+                return method(self, *args, **options)
+            functions, key = self._graphs.functions, (name, method, device)
+            if key not in functions:
+                functions[key] = GraphFunction(
+                    _Weakly(method, self),
+                    device=device,
+                    fingerprint=_Weakly(type(self).fingerprint, self),
+                    graph_alg=self._graphs.algorithm,
+                )
+            return functions[key](*args, **options)
+        except SingaError as error:
+            place(error, self)
+            raise
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         if self._graphs is None or MODE.get().recorder is not None or self._wants_history(inputs):
             return super().__call__(*inputs, **options)
-        return self._graphed("forward", Layer.__call__, (self, *inputs), options)
+        return self._graphed("forward", Layer.__call__, inputs, options)
 
     def _wants_history(self, inputs: Sequence[Any]) -> bool:
         """True where somebody may take a gradient of the result."""
@@ -133,11 +184,10 @@ class Model(Layer):
 
     def graph_report(self) -> list[Mapping[str, Any]]:
         """For each recorded graph: how its instructions are served, launches, copies, bytes."""
-        if self._graphs is None:
-            return []
+        functions = {} if self._graphs is None else self._graphs.functions
         return [
-            {"function": name, **recording.executable.report()}
-            for (name, _), function in self._graphs["functions"].items()
+            {"function": name, "device": device.name, **recording.executable.report()}
+            for (name, _, device), function in functions.items()
             for recording in function.recordings
         ]
 
@@ -145,19 +195,23 @@ class Model(Layer):
 def _through_graph(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def train_one_batch(self: Model, *args: Any, **options: Any) -> Any:
-        return self._graphed("train_one_batch", method, (self, *args), options)
+        return self._graphed("train_one_batch", method, args, options)
 
     return train_one_batch
 
 
-def _specs(inputs: Sequence[Any]) -> tuple[list[Spec], Device]:
+def _specs(inputs: Sequence[Any]) -> tuple[list[Spec], Device | None]:
     """What compile needs to know of its inputs."""
-    specs, devices = [], []
+    specs: list[Spec] = []
+    devices: list[Device] = []
     for i, x in enumerate(inputs):
         if isinstance(x, Placeholder | Tensor):
             specs.append(x.spec)
             if x.device is not None:
                 devices.append(x.device)
+            if devices and devices[-1] is not devices[0]:
+                rule = f"all inputs on {devices[0]}"
+                raise DeviceError("compile", rule, f"input {i} on {devices[-1]}")
         elif hasattr(x, "shape") and hasattr(x, "dtype"):
             specs.append(Spec(x.shape, x.dtype))
         else:
@@ -165,4 +219,4 @@ def _specs(inputs: Sequence[Any]) -> tuple[list[Spec], Device]:
                 "compile", "placeholders, tensors or arrays", f"{type(x).__name__} as input {i}",
                 hint="Placeholder((batch, features))",
             )  # fmt: skip
-    return specs, devices[0] if devices else as_device(None)
+    return specs, devices[0] if devices else None

@@ -13,13 +13,14 @@ from typing import Any, ClassVar, Final
 from singa_core.device import Array, Device, Storage, with_memory
 from singa_core.dtype import DType, as_dtype, fits, promote, weak
 from singa_core.errors import ArgumentError, DeviceError, DTypeError
+from singa_core.host import leaked
 from singa_core.launch import failure, run
 from singa_core.mode import MODE
 from singa_core.node import Node
 from singa_core.optable import OPS, register
 from singa_core.resolve import Entry, resolve
 from singa_core.spec import Shape, Spec
-from singa_core.tensor import Tensor, constant, leaked, tensor
+from singa_core.tensor import Tensor, constant, number_key, tensor
 
 Attrs = tuple[Any, ...]
 Layout = tuple[Shape, int]
@@ -108,6 +109,9 @@ class Operation:
         """True if it has a gradient of its own."""
         return type(self).backward is not Operation.backward
 
+    def __deepcopy__(self, memo: object) -> Operation:
+        return self  # stateless: a copy of a layer calls the same operation
+
     # -- calling it --------------------------------------------------------------------------------
 
     def __call__(self, *tensors: Any, **attrs: Any) -> Any:
@@ -180,9 +184,10 @@ def apply(  # noqa: PLR0912  (the hot path: a call of a helper would cost a tent
         arrays = [t.array for t in tensors]
         key = (op, attrs, *[a.form for a in arrays])
     if arrays:
-        device = arrays[0].storage.device
+        storage = arrays[0].storage
+        device = storage.device
         for array in arrays:
-            if array.storage.device is not device:
+            if array.storage is not storage and array.storage.device is not device:
                 raise mixed_devices(op, tensors)
     elif device is None:
         raise ArgumentError(op.name, "a device, since it has no tensor inputs", None)
@@ -276,6 +281,8 @@ def as_tensors(op: Operation, inputs: Sequence[Any], device: Device | None = Non
             out.append(value)
         elif device is not None and peers and i in places and isinstance(value, bool | int | float):
             out.append(constant(value, number_dtype(op, value, peers), device))
+            if len(peers) == 1 and MODE.get().recorder is None:
+                device.state.constants[number_key(op.name, value, peers[0])] = out[-1]
         else:
             out.append(tensor(value, device=device))
     return out

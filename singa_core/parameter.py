@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from singa_core.device import Device, from_host
+import numpy.typing as npt
+
+from singa_core.device import Array, Device, from_host
 from singa_core.dtype import DType, DTypeLike, as_dtype
 from singa_core.errors import DTypeError, ShapeError
+from singa_core.host import host_array
 from singa_core.initializer import HostRandom, InitializerLike, as_initializer
 from singa_core.mode import STRUCTURE, execute_once
 from singa_core.node import leaf
 from singa_core.random import STREAMS
-from singa_core.spec import Shape, Spec
-from singa_core.tensor import Tensor
+from singa_core.spec import Spec
+from singa_core.tensor import Tensor, as_device, packed
 
 PartialShape = tuple[int | None, ...]
 BLOCKS = 2**32  # of the init stream for each parameter: its numbers do not depend on other sizes
@@ -25,10 +28,15 @@ class Parameter(Tensor):
     It exists, can be listed, shared and given to an optimiser before its sizes are known; it gets
     its value when `materialize` is called: by the layer's first call, by `compile`, or by loading.
     Its initial numbers depend on the seed and on the order in which parameters are made, and on
-    nothing else.
+    nothing else. A deep copy is a cell of its own that has, or will have, the same numbers.
+
+    Args:
+        shape: sizes, None where not known yet.
+        init: initialiser, by name, callable, number or array.
+        dtype: element type; a gradient flows to floats only.
     """
 
-    __slots__ = ("_draw", "_dtype", "_wants_grad", "declared", "init", "layout")
+    __slots__ = ("_draw", "_dtype", "_wants_grad", "declared", "init")
 
     trainable = True
 
@@ -52,6 +60,18 @@ class Parameter(Tensor):
         return self.array is not None
 
     @property
+    def spec(self) -> Spec:
+        """Shape and dtype. Raises: ShapeError if a size is not known yet."""
+        if self.array is not None:
+            return self.array.spec
+        if None in self.declared:
+            raise ShapeError(
+                "parameter", "known sizes", self.declared,
+                hint="call its layer, or compile the model, on an input first",
+            )  # fmt: skip
+        return Spec(self.declared, self._dtype)  # type: ignore[arg-type]  # no None left
+
+    @property
     def shape(self) -> Any:
         """Its sizes; None for one that is not known yet."""
         return self.array.spec.shape if self.array is not None else self.declared
@@ -67,7 +87,9 @@ class Parameter(Tensor):
 
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
-        if wanted and not self._dtype.is_floating:
+        if bool(wanted) == self._wants_grad:
+            return
+        if not self._dtype.is_floating:
             raise DTypeError("requires_grad", "a floating dtype", self._dtype)
         self._wants_grad = bool(wanted)
         if self.array is not None:
@@ -77,42 +99,45 @@ class Parameter(Tensor):
     def set_shape(self, shape: Sequence[int]) -> None:
         """Fill in unknown sizes. Raises: ShapeError if it contradicts what was declared."""
         full = _check_partial(shape)
-        fits = len(full) == len(self.declared) and all(
-            known in (None, size) for known, size in zip(self.declared, full, strict=True)
-        )
-        if not fits or None in full:
+        if None in full or not _fits(self.declared, full):
             raise ShapeError("parameter", f"the declared shape {self.declared}", tuple(shape))
         self.declared = full
 
-    def materialize(self, device: Device) -> None:
+    def materialize(self, device: Device | str) -> None:
         """Give it its initial value, drawn on the host and so the same for every device.
 
         Raises: ShapeError if a size is still unknown.
         """
         if self.array is not None:
             return
-        if None in self.declared:
-            raise ShapeError(
-                "parameter", "known sizes", self.declared,
-                hint="call the layer, or compile the model, on an input first",
-            )  # fmt: skip
-        shape: Shape = self.declared  # type: ignore[assignment]  # no None left
+        spec = self.spec
         with execute_once():
-            host = self.init(shape, HostRandom(self._draw))
-            self.hold(device, host)
+            host = self.init(spec.shape, HostRandom(self._draw))
+            self.take(from_host(as_device(device), host, spec))
 
-    def hold(self, device: Device, host: Any) -> None:
-        """Take a host value as it is, whatever was here before."""
-        spec = Spec(self.declared, self._dtype)  # type: ignore[arg-type]  # known by now
-        self.home = None
-        self.array = from_host(device, host, spec)
-        self.node = leaf(self, spec) if self._wants_grad else None
+    def take(self, array: Array) -> None:
+        """Name this packed value, whatever was here before and on whatever device; hooks stay."""
+        hooks = self.node.hooks if self.node is not None else None
+        self.home, self.array = None, array
+        self.node = leaf(self, array.spec) if self._wants_grad else None
+        if self.node is not None:
+            self.node.hooks = hooks
         STRUCTURE.changed()
 
     def forget(self, declared: PartialShape) -> None:
         """Back to before `materialize`: what a first call that failed leaves behind."""
-        self.array, self.node, self.declared = None, None, declared
+        self.array, self.home, self.node, self.declared = None, None, None, declared
         STRUCTURE.changed()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        twin = object.__new__(type(self))
+        memo[id(self)] = twin
+        Tensor.__init__(twin, None)
+        for name in Parameter.__slots__:
+            setattr(twin, name, getattr(self, name))
+        if self.array is not None:  # values are immutable: whoever is assigned first moves away
+            twin.take(packed(self))
+        return twin
 
     def __repr__(self) -> str:
         if self.array is None:
@@ -129,6 +154,8 @@ class State(Parameter):
 
 
 def _check_partial(shape: Sequence[int | None]) -> PartialShape:
+    if not isinstance(shape, Iterable):
+        raise ShapeError("parameter", "a shape", repr(shape), hint=f"Parameter(({shape!r},))")
     out: list[int | None] = []
     for size in shape:
         if size is not None and (
@@ -137,3 +164,31 @@ def _check_partial(shape: Sequence[int | None]) -> PartialShape:
             raise ShapeError("parameter", "sizes >= 0, or None where not known yet", tuple(shape))
         out.append(None if size is None else int(size))
     return tuple(out)
+
+
+def _fits(declared: PartialShape, shape: PartialShape) -> bool:
+    """True if `shape` is what was declared, as far as that is known."""
+    return len(declared) == len(shape) and all(
+        known in (None, size) for known, size in zip(declared, shape, strict=True)
+    )
+
+
+_KINDS = ("bool", "uint", "int", "float")
+
+
+def fitting(where: str, value: Any, shape: PartialShape, dtype: DType) -> npt.NDArray[Any]:
+    """A value for a cell as a host array of the cell's dtype.
+
+    Raises: ShapeError unless it has the cell's shape; DTypeError if it is no numbers, of a higher
+    kind (floats for integers) or out of the cell's range.
+    """
+    given = value.numpy() if isinstance(value, Tensor) else value
+    try:
+        host = host_array(given, None)
+        if not _fits(shape, host.shape):
+            raise ShapeError(where, f"shape {shape}", host.shape)
+        if _KINDS.index(as_dtype(host.dtype).kind) > _KINDS.index(dtype.kind):
+            raise DTypeError(where, f"values of {dtype}", host.dtype)
+        return host_array(given, dtype)
+    except (DTypeError, ShapeError) as error:
+        raise type(error)(where, error.rule, error.got) from None

@@ -17,11 +17,12 @@ import numpy.typing as npt
 
 from singa_core.device import Device
 from singa_core.errors import ArgumentError, RecordingError
+from singa_core.host import user_line
 from singa_core.kernels.array.random import philox
 from singa_core.mode import MODE
 from singa_core.recorder import symbolic_only
 from singa_core.spec import Spec
-from singa_core.tensor import Tensor, tensor, user_line
+from singa_core.tensor import Tensor, tensor
 
 STATE: Final = Spec((4,), "uint32")
 WORDS: Final = 4

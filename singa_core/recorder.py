@@ -20,13 +20,14 @@ import numpy.typing as npt
 
 from singa_core.device import Device
 from singa_core.errors import DeviceError, GradientError, RecordingError
+from singa_core.host import leaked, user_line
 from singa_core.mode import MODE, Mode
 from singa_core.node import Node, Source, Value, collected, flows
 from singa_core.operation import Attrs, Operation, apply, as_tensors, cast_all
 from singa_core.optable import OPS
 from singa_core.resolve import find_entry
 from singa_core.spec import Spec
-from singa_core.tensor import Tensor, leaked, user_line
+from singa_core.tensor import Tensor
 
 
 class RecordingWarning(UserWarning):
@@ -34,7 +35,7 @@ class RecordingWarning(UserWarning):
 
 
 class Rewindable(Protocol):
-    """Host state that replays move: a replay that failed before it changed anything moves it back."""
+    """Host state that replays move; one that failed before it changed anything moves it back."""
 
     def moment(self) -> int:
         """Where it is."""

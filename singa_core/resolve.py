@@ -1,7 +1,8 @@
 """Resolve: everything there is to know about (op, attributes, forms) on a device, found once.
 
-An Entry holds the settled attributes, the output specs, and who serves the op: a kernel of one of the
-device's languages, a view, or the op's decomposition; or that inputs must be cast or packed first.
+An Entry holds the settled attributes, the output specs, and who serves the op: a kernel of one of
+the device's languages, a view, or the op's decomposition; or that inputs must be cast or packed
+first.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Entry:
 
     __slots__ = (
         "__weakref__", "attrs", "casts", "expands", "form", "in_specs", "kept", "kernel", "launch",
-        "make", "needs_pack", "offset", "op", "options", "specs", "trackable", "workspace",
+        "make", "needs", "needs_pack", "offset", "op", "options", "specs", "trackable", "workspace",
     )  # fmt: skip
 
     def __init__(self, op: Operation, in_specs: tuple[Spec, ...]) -> None:
@@ -44,6 +45,7 @@ class Entry:
         self.needs_pack: tuple[int, ...] = ()
         self.kept: tuple[tuple[bool, int], ...] = ()  # (is an output, position)
         self.trackable = False
+        self.needs: dict[tuple[bool, ...], Any] = {}  # autograd's, by which inputs want a gradient
         self.expands = False  # differentiated through its decomposition
         self.make: Any = None  # allocates the output, where one plain kernel serves the op
 

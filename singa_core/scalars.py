@@ -7,6 +7,8 @@ once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from singa_core.recorder import symbolic_only
 from singa_core.spec import Spec
 from singa_core.tensor import Tensor, as_device
 
-Number = bool | int | float
+Number = bool | int | float | np.number[Any]
 
 
 class Counter:
@@ -81,11 +83,21 @@ def scalar(
     ()
     """
     spec = Spec((), as_dtype(dtype))
-    read = source if callable(source) else lambda: source
+    read = _Reading(source if callable(source) else lambda: source)
     recorder = MODE.get().recorder
     if recorder is not None:
         return recorder.scalar(read, spec)
-    value = read()
-    if not isinstance(value, bool | int | float | np.number):
-        raise ArgumentError("scalar", "a function that gives a number", repr(value))
-    return Tensor(from_host(as_device(device), np.asarray(value, spec.dtype.numpy), spec))
+    return Tensor(from_host(as_device(device), np.asarray(read(), spec.dtype.numpy), spec))
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """A source that is checked at each reading. Two of one source are equal: they share a slot."""
+
+    source: Callable[[], Any]
+
+    def __call__(self) -> Number:
+        value = self.source()
+        if not isinstance(value, bool | int | float | np.number):
+            raise ArgumentError("scalar", "a function that gives a number", repr(value))
+        return value

@@ -7,11 +7,9 @@ recorded).
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from math import copysign
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +25,7 @@ from singa_core.errors import (
     RecordingError,
     ShapeError,
 )
+from singa_core.host import host_array, host_read, leaked
 from singa_core.methods import ArrayMethods
 from singa_core.mode import MODE, STRUCTURE
 from singa_core.node import Node, Source, flows, leaf
@@ -34,10 +33,6 @@ from singa_core.optable import FUNCTIONS, OPS
 from singa_core.registry import registry
 from singa_core.spec import Shape, Spec
 
-if TYPE_CHECKING:
-    from singa_core.recorder import Recorder
-
-PACKAGE: Final = str(Path(__file__).parent)
 MAX_CONSTANTS: Final = 1024
 
 
@@ -77,7 +72,8 @@ class Tensor(ArrayMethods):
     @property
     def shape(self) -> Shape:
         """Sizes of the axes."""
-        return self.spec.shape
+        array = self.array
+        return array.spec.shape if array is not None else self.spec.shape
 
     @property
     def dtype(self) -> DType:
@@ -193,7 +189,7 @@ class Tensor(ArrayMethods):
         Raises: ShapeError, DTypeError or DeviceError unless shape, dtype and device are those of
         the cell.
         """
-        value = self._fitting("assign", value)
+        value = self.fitting("assign", value)
         recorder = MODE.get().recorder
         if recorder is not None:
             recorder.assign(self, value)
@@ -207,20 +203,32 @@ class Tensor(ArrayMethods):
 
     copy_from = assign
 
-    def _fitting(self, where: str, value: Any) -> Tensor:
+    def fitting(self, where: str, value: Any) -> Tensor:
         """`value` as a tensor that may replace this one's value."""
+        given: Tensor = value
         if not isinstance(value, Tensor):
-            value = tensor(value, dtype=self.dtype, device=self.device)
-        if value.shape != self.shape:
-            raise ShapeError(where, "the cell's shape", value.shape, cell=self, value=value)
-        if value.dtype is not self.dtype:
-            raise DTypeError(where, "the cell's dtype", value.dtype, cell=self, value=value)
-        if value.array is not None and value.device is not self.device:
+            given = tensor(value, dtype=self.dtype, device=self.device)
+        if given.shape != self.shape:
+            raise ShapeError(where, "the cell's shape", given.shape, cell=self, value=given)
+        if given.dtype is not self.dtype:
+            raise DTypeError(where, "the cell's dtype", given.dtype, cell=self, value=given)
+        if given.array is not None and given.device is not self.device:
             raise DeviceError(
-                where, "the cell's device", value.device, hint=f".to({self.device.name!r})",
-                cell=self, value=value,
+                where, "the cell's device", given.device, hint=f".to({self.device.name!r})",
+                cell=self, value=given,
             )  # fmt: skip
-        return value
+        return given
+
+    def _beside(self, op: str, number: bool | int | float) -> Any:
+        """The constant that stood for `number` beside a tensor of this dtype in `op`; else itself.
+
+        A short cut: without it the number takes the long way, where constants are made.
+        """
+        array = self.array
+        if array is None or MODE.get().recorder is not None:
+            return number
+        constants = array.storage.device.state.constants
+        return constants.get(number_key(op, number, array.spec.dtype), number)
 
     def _replace(self, op: str, *others: Any, **attrs: Any) -> Tensor:
         """`self = op(self, *others)` for `+=` and its kin, and for assignment by index."""
@@ -236,7 +244,7 @@ class Tensor(ArrayMethods):
                 op, "a tensor that is not a leaf with a gradient", "in-place change of a leaf",
                 hint="use `with no_grad():`, or write t = t + ... instead of t += ...", x=self,
             )  # fmt: skip
-        result = self._fitting(op, OPS[op](self, *others, **attrs))
+        result = self.fitting(op, OPS[op](self, *others, **attrs))
         if recorder is not None:
             recorder.assign(self, result, keep_history=True)
         else:
@@ -362,6 +370,14 @@ class Tensor(ArrayMethods):
     def __hash__(self) -> int:
         return id(self)  # `==` is elementwise: a tensor is a key by identity
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        """A cell of its own, without history; the value is shared, since it cannot change."""
+        if self.array is None:
+            raise leaked("deepcopy", self)
+        twin = memo[id(self)] = Tensor(self.array)
+        twin.requires_grad = self.requires_grad
+        return twin
+
     def __len__(self) -> int:
         if not self.shape:
             raise ShapeError("len()", "at least one axis", self.shape)
@@ -427,31 +443,12 @@ def as_device(device: Device | str | None) -> Device:
     return device if isinstance(device, Device) else registry.resolve(device)
 
 
-def host_array(data: Any, dtype: DType | None) -> npt.NDArray[Any]:
-    """`data` as a NumPy array of one of our dtypes, in native byte order."""
-    own = isinstance(data, np.ndarray | np.generic) and not isinstance(data, float)
-    if not own and hasattr(data, "__dlpack__"):
-        data, own = np.from_dlpack(data), True
-    try:
-        host = np.asarray(data)
-    except ValueError as error:
-        raise ShapeError("tensor", "lists of equal length", str(error)) from None
-    except (TypeError, OverflowError) as error:
-        raise DTypeError("tensor", "numbers", str(error)) from None
-    if host.dtype == object or host.dtype.kind not in "biufV":
-        raise DTypeError("tensor", "numbers of a supported dtype", f"{host.dtype} data")
-    if dtype is None:
-        found = as_dtype(host.dtype)
-        dtype = as_dtype("float32") if not own and found.name == "float64" else found
-        if not own and host.size == 0:
-            dtype = as_dtype("float32")
-    elif dtype.is_integer and host.dtype.kind in "iu" and host.size:
-        info = np.iinfo(dtype.numpy)
-        if int(host.min()) < info.min or int(host.max()) > info.max:
-            got = f"{host.min()} to {host.max()}"
-            raise DTypeError("tensor", f"numbers in the range of {dtype}", got)
-    with np.errstate(all="ignore"):
-        return host.astype(dtype.numpy, copy=False)
+def number_key(op: str, number: bool | int | float, dtype: DType) -> tuple[Any, ...]:
+    """What a constant beside a tensor of `dtype` is remembered by.
+
+    The text of a zero, since 0.0 == -0.0; the type, since 1 == 1.0 == True.
+    """
+    return (op, number or repr(number), type(number), dtype)
 
 
 def constant(value: bool | int | float, dtype: DType, device: Device) -> Tensor:
@@ -481,35 +478,3 @@ def packed(t: Tensor) -> Array:
         copied: Tensor = OPS["copy"](Tensor(array))
         return packed(copied)
     return array
-
-
-def user_line() -> str:
-    """`file:line` of the innermost frame outside this package."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-
-def host_read(what: str, recorder: Recorder | None) -> RecordingError:
-    """The error for reading a value on the host while a graph is recorded."""
-    return RecordingError(
-        what, "a value, and while a graph is recorded there is none yet",
-        f"{what} at {user_line()}",
-        hint="keep it on the device (where, minimum, sum ...), return it and read it after the "
-        "call, or wrap code that must run once in execute_once()",
-    )  # fmt: skip
-
-
-def leaked(what: str, tensor: Tensor) -> RecordingError:
-    """The error for a symbolic tensor after its recording, or a parameter before its first value."""
-    if tensor.node is None:
-        return RecordingError(
-            what, "a tensor with a value", f"a parameter that has none yet, at {user_line()}",
-            hint="call its layer, or compile the model, on an input first",
-        )  # fmt: skip
-    return RecordingError(
-        what, "a tensor with a value",
-        f"a symbolic tensor of a recording that has ended, at {user_line()}",
-        hint="return it from the recorded function instead of storing it",
-    )  # fmt: skip

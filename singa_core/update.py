@@ -87,8 +87,9 @@ def _update_in_place(
     if kernel is None or not kernel.in_place or entry.needs_pack:
         return False
     storages = [a.storage for a in arrays]
-    if any(s.device is not device for s in storages):
-        return False
+    for storage in storages:
+        if storage.device is not device:
+            return False
     outs = _outputs(entry, cells, storages, free)
     written = [a.handle for a in outs]
     if entry.workspace is not None:

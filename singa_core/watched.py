@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from singa_core.mode import STRUCTURE
 
 
 def _telling(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, which counts as a change, and after which what it put in is watched too."""
+
+    @wraps(method)
     def told(self: Any, *args: Any, **kwargs: Any) -> Any:
         STRUCTURE.changed()
-        return method(self, *args, **kwargs)
+        return method(self, *map(watched, args), **{k: watched(v) for k, v in kwargs.items()})
 
-    told.__name__ = method.__name__
-    told.__doc__ = method.__doc__
     return told
 
 
@@ -49,9 +51,15 @@ class WatchedDict(dict[Any, Any]):
 
 
 def watched(value: Any) -> Any:
-    """Plain lists and dicts as watched copies; everything else as it is."""
+    """Plain lists and dicts, in tuples too, as watched copies; everything else as it is.
+
+    The list that was given is not the one that is kept: `self.blocks.append(...)` is seen, a change
+    to `blocks` after `self.blocks = blocks` is not.
+    """
     if type(value) is list:
         return WatchedList(watched(item) for item in value)
     if type(value) is dict:
         return WatchedDict({key: watched(item) for key, item in value.items()})
+    if type(value) is tuple:
+        return tuple([watched(item) for item in value])
     return value

@@ -156,7 +156,7 @@ def test_an_executable_that_keeps_its_first_arguments_is_caught(device, monkeypa
 
 
 def test_a_result_that_is_overwritten_by_the_next_replay_is_caught(device, monkeypatch):
-    monkeypatch.setattr(LoopExecutable, "_lease", lambda self, root: None)
+    monkeypatch.setattr(LoopExecutable, "_renew_leases", lambda self: None)
     with pytest.raises(AssertionError):
         walk.test_a_replay_gives_the_bits_of_eager("mul", device)
 

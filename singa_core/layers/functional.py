@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from singa_core import ops
+from singa_core.checks import check_number
 from singa_core.errors import ArgumentError
 from singa_core.layer import Layer
 from singa_core.tensor import Tensor
 
 
-class Lambda(Layer):
-    """Any function of tensors as a layer."""
+def check_step(where: str, rule: str, step: Any, at: str = "") -> None:
+    """Raises: ArgumentError for what cannot be called on tensors: a class of layers, a list."""
+    if isinstance(step, type):
+        hint = f"{step.__name__}(...)"
+        raise ArgumentError(where, rule, f"the class {step.__name__}{at}", hint=hint)
+    if not callable(step):
+        hint = f"{where}(*layers)" if isinstance(step, list | tuple) else None
+        raise ArgumentError(where, rule, f"{step!r}{at}", hint=hint)
 
-    def __init__(self, function: Any) -> None:
-        if not callable(function):
-            raise ArgumentError("Lambda", "a function", repr(function))
+
+class Lambda(Layer):
+    """Any function of tensors as a layer. What it reads from outside is not watched for changes."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        check_step("Lambda", "a function", function)
         self.function = function
 
-    def forward(self, *inputs: Any) -> Any:
-        return self.function(*inputs)
+    def forward(self, *inputs: Any, **options: Any) -> Any:
+        return self.function(*inputs, **options)
+
+    def describe(self) -> str:
+        if isinstance(self.function, Layer):
+            return ""
+        name = getattr(self.function, "name", getattr(self.function, "__name__", None))
+        return name if isinstance(name, str) else repr(self.function)
 
 
 class ReLU(Layer):
@@ -38,10 +54,10 @@ class LeakyReLU(Layer):
     """
 
     def __init__(self, slope: float = 0.01) -> None:
-        self.slope = slope
+        self.slope = check_number("LeakyReLU", "slope", slope, 0.0)
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = ops.leaky_relu(x, slope=self.slope)
+        y: Tensor = ops.leaky_relu(x, alpha=self.slope)
         return y
 
 
@@ -95,7 +111,7 @@ class Softmax(Layer):
 
 
 class LogSoftmax(Layer):
-    """Logarithm of softmax along `axis`, without its loss of precision."""
+    """Logarithm of softmax along `axis`, without its loss of precision. Shapes: as Softmax."""
 
     def __init__(self, axis: int = -1) -> None:
         self.axis = axis
@@ -123,11 +139,17 @@ class Reshape(Layer):
     """
 
     def __init__(self, shape: Sequence[int]) -> None:
+        if not isinstance(shape, Sequence) or isinstance(shape, str):
+            hint = f"Reshape(({shape},))" if isinstance(shape, int) else None
+            raise ArgumentError("Reshape", "the sizes after the first axis", repr(shape), hint=hint)
         self.shape = tuple(shape)
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = x.reshape(x.shape[0], *self.shape)
         return y
+
+    def describe(self) -> str:
+        return str(self.shape)
 
 
 class Dropout(Layer):
@@ -138,9 +160,7 @@ class Dropout(Layer):
     """
 
     def __init__(self, p: float = 0.5) -> None:
-        if not 0 <= p <= 1:
-            raise ArgumentError("Dropout", "0 <= p <= 1", p)
-        self.p = p
+        self.p = check_number("Dropout", "p", p, 0.0, 1.0)
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = ops.dropout(x, p=self.p, training=self.training)

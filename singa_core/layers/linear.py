@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from singa_core import ops
+from singa_core.checks import check_integer
 from singa_core.errors import ArgumentError, ShapeError
 from singa_core.initializer import InitializerLike
 from singa_core.layer import Layer
@@ -17,7 +18,7 @@ class Linear(Layer):
 
     Args:
         out_features: size of the last axis of y, >= 1.
-        in_features: size of the last axis of x; learnt from the first input if left out.
+        in_features: size of the last axis of x, >= 1; learnt from the first input if left out.
         bias: add a learnt vector.
         weight_init, bias_init: initialisers, by name, callable or array.
 
@@ -42,8 +43,9 @@ class Linear(Layer):
                 f"Linear({out_features}, {misplaced[0]})",
                 hint=f"Linear({misplaced[0]}, in_features={out_features})",
             )  # fmt: skip
-        if isinstance(out_features, bool) or not isinstance(out_features, int) or out_features < 1:
-            raise ArgumentError("Linear", "an integer out_features >= 1", repr(out_features))
+        out_features = check_integer("Linear", "out_features", out_features, 1)
+        if in_features is not None:
+            in_features = check_integer("Linear", "in_features", in_features, 1)
         self.weight = Parameter((in_features, out_features), weight_init)
         self.bias = Parameter((out_features,), bias_init) if bias else None
 

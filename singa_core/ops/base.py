@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, Literal
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
+from typing import Any, ClassVar, Final, Literal, TypeVar
 
 from singa_core.errors import DTypeError
 from singa_core.operation import Operation
 from singa_core.sample import In, Sample, sample
 from singa_core.spec import Spec, broadcast_shapes
-from singa_core.tensor import Tensor
+from singa_core.tensor import Tensor, beside, tensor
 
 Accepts = Literal["any", "number", "float", "bits", "integer", "bool"]
 Grads = tuple[Tensor | None, ...]
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 _KINDS: Final[dict[str, tuple[str, ...]]] = {
     "any": ("bool", "int", "uint", "float"),
@@ -35,6 +39,40 @@ def check_kind(where: str, accepts: Accepts, /, **operands: Any) -> None:
     for spec in operands.values():
         if spec.dtype.kind not in _KINDS[accepts]:
             raise DTypeError(where, _RULES[accepts], spec.dtype, **operands)
+
+
+def takes_tensors(plain: _F) -> _F:
+    """Decorator of a plain function: NumPy arrays, lists and numbers for its `Tensor` parameters.
+
+    They become tensors on the device of the first argument that is a tensor, as they do for an op.
+    """
+    parameters = enumerate(signature(plain).parameters.values())
+    places = [(i, p.name) for i, p in parameters if p.annotation == "Tensor"]
+
+    @wraps(plain)
+    def call(*args: Any, **options: Any) -> Any:
+        for i, name in places:
+            value = args[i] if i < len(args) else options.get(name)
+            if value is not None and not isinstance(value, Tensor):
+                return plain(*converted(args, options), **options)
+        return plain(*args, **options)
+
+    def converted(args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+        """The arguments as tensors; those among `options` are replaced there."""
+        given = [v for v in (*args, *options.values()) if isinstance(v, Tensor)]
+        changed = list(args)
+        for i, name in places:
+            value = args[i] if i < len(args) else options.get(name)
+            if value is None or isinstance(value, Tensor):
+                continue
+            made = beside(given[0], value) if given else tensor(value)
+            if i < len(args):
+                changed[i] = made
+            else:
+                options[name] = made
+        return changed
+
+    return call  # type: ignore[return-value]  # of the same signature
 
 
 class Unary(Operation):

@@ -11,7 +11,7 @@ from singa_core.dtype import DType, DTypeLike, as_dtype, fits
 from singa_core.errors import ArgumentError, DTypeError, ShapeError
 from singa_core.mode import MODE
 from singa_core.operation import Operation, apply
-from singa_core.ops.base import check_kind
+from singa_core.ops.base import check_kind, takes_tensors
 from singa_core.optable import OPS, function
 from singa_core.sample import sample
 from singa_core.spec import Spec, check_shape
@@ -136,6 +136,7 @@ def empty(shape: ShapeLike, *, dtype: DTypeLike = "float32", device: DeviceLike 
 
 
 @function
+@takes_tensors
 def full_like(x: Tensor, value: Number, *, dtype: DTypeLike | None = None) -> Tensor:
     """A constant of the shape, dtype and device of `x`. Source: array API standard, `full_like`."""
     y: Tensor = full(x.shape, value, dtype=dtype or x.dtype, device=x.device)
@@ -143,12 +144,14 @@ def full_like(x: Tensor, value: Number, *, dtype: DTypeLike | None = None) -> Te
 
 
 @function
+@takes_tensors
 def zeros_like(x: Tensor, *, dtype: DTypeLike | None = None) -> Tensor:
     """Zeros of the shape, dtype and device of `x`. Source: array API standard, `zeros_like`."""
     return full_like(x, 0, dtype=dtype)
 
 
 @function
+@takes_tensors
 def ones_like(x: Tensor, *, dtype: DTypeLike | None = None) -> Tensor:
     """Ones of the shape, dtype and device of `x`. Source: array API standard, `ones_like`."""
     return full_like(x, 1, dtype=dtype)
@@ -237,6 +240,7 @@ def eye(
 
 
 @function
+@takes_tensors
 def tril(x: Tensor, *, k: int = 0) -> Tensor:
     """Keep x[..., i, j] where j <= i + k, 0 elsewhere. Source: array API standard, `tril`."""
     y: Tensor = OPS["where"](_below("tril", x, k), x, 0)
@@ -244,6 +248,7 @@ def tril(x: Tensor, *, k: int = 0) -> Tensor:
 
 
 @function
+@takes_tensors
 def triu(x: Tensor, *, k: int = 0) -> Tensor:
     """Keep x[..., i, j] where j >= i + k, 0 elsewhere. Source: array API standard, `triu`."""
     y: Tensor = OPS["where"](_below("triu", x, k - 1), 0, x)

@@ -7,7 +7,7 @@ from typing import Any
 
 from singa_core.errors import ArgumentError
 from singa_core.operation import Needs
-from singa_core.ops.base import Grads, check_kind
+from singa_core.ops.base import Grads, check_kind, takes_tensors
 from singa_core.ops.creation import full
 from singa_core.ops.elementwise_pairs import less_equal, where
 from singa_core.ops.random import Draw, random_bits
@@ -85,6 +85,7 @@ def check_probability(where: str, p: float) -> None:
         raise ArgumentError(where, "0 <= p <= 1", p)
 
 
+@takes_tensors
 def dropout(x: Tensor, *, p: float = 0.5, training: bool = True) -> Tensor:
     """Each element 0 with probability p, else divided by 1 - p; x itself if not training or p is 0.
 

@@ -10,7 +10,15 @@ import math
 from typing import Any
 
 from singa_core.operation import Needs
-from singa_core.ops.base import FloatUnary, Grads, Pair, Unary, pair_samples, unary_samples
+from singa_core.ops.base import (
+    FloatUnary,
+    Grads,
+    Pair,
+    Unary,
+    pair_samples,
+    takes_tensors,
+    unary_samples,
+)
 from singa_core.ops.elementwise import Rounding, exp, floor, log, log1p, sqrt
 from singa_core.ops.elementwise_pairs import equal, less, maximum, minimum, where
 from singa_core.ops.shape import sum_to
@@ -180,6 +188,7 @@ class LogAddExp(Pair):
 
 
 @function
+@takes_tensors
 def clip(x: Tensor, low: Any = None, high: Any = None) -> Tensor:
     """Bound x, y = min(max(x, low), high); None: no bound. Source: array API standard, `clip`.
 
@@ -193,6 +202,7 @@ def clip(x: Tensor, low: Any = None, high: Any = None) -> Tensor:
 
 
 @function
+@takes_tensors
 def lerp(a: Tensor, b: Tensor, weight: Any) -> Any:
     """On the way from a to b, y = a + weight * (b - a)."""
     return a + (b - a) * weight

@@ -9,7 +9,7 @@ import numpy as np
 
 from singa_core.errors import DTypeError, ShapeError
 from singa_core.operation import Operation
-from singa_core.ops.base import check_kind
+from singa_core.ops.base import check_kind, takes_tensors
 from singa_core.ops.elementwise_pairs import where
 from singa_core.ops.indexing import check_index, flat_places, gather, scatter, sort
 from singa_core.ops.shape import reshape
@@ -94,6 +94,7 @@ put, masked_fill = Put(), MaskedFill()
 
 
 @function
+@takes_tensors
 def take(x: Tensor, index: Tensor | Sequence[int], *, axis: int | None = None) -> Tensor:
     """Elements at places along an axis, or of the flat x; see `gather`.
 
@@ -106,6 +107,7 @@ def take(x: Tensor, index: Tensor | Sequence[int], *, axis: int | None = None) -
 
 
 @function
+@takes_tensors
 def take_along_axis(x: Tensor, index: Tensor, *, axis: int = -1) -> Tensor:
     """One element per place of the index, y[..., i, ...] = x[..., index[..., i, ...], ...].
 
@@ -123,6 +125,7 @@ def take_along_axis(x: Tensor, index: Tensor, *, axis: int = -1) -> Tensor:
 
 
 @function
+@takes_tensors
 def put_along_axis(x: Tensor, index: Tensor, v: Tensor, *, axis: int = -1) -> Tensor:
     """Write v where `take_along_axis` would read. The last of several writers wins."""
     wide, places = _along("put_along_axis", x, index, axis)
@@ -152,6 +155,7 @@ def _along(name: str, x: Tensor, index: Tensor, axis: int) -> tuple[Tensor, Tens
 
 
 @function
+@takes_tensors
 def argsort(x: Tensor, axis: int = -1, *, descending: bool = False) -> Tensor:
     """The places of the elements in order; see `sort`. Source: array API standard, `argsort`."""
     indices: Tensor = sort(x, axis=axis, descending=descending)[1]
@@ -159,6 +163,7 @@ def argsort(x: Tensor, axis: int = -1, *, descending: bool = False) -> Tensor:
 
 
 @function
+@takes_tensors
 def topk(x: Tensor, k: int, axis: int = -1, *, largest: bool = True) -> tuple[Tensor, Tensor]:
     """The k largest (or smallest) elements along an axis in order, and their places.
 
@@ -180,6 +185,7 @@ def topk(x: Tensor, k: int, axis: int = -1, *, largest: bool = True) -> tuple[Te
 
 
 @function
+@takes_tensors
 def nonzero(x: Tensor) -> tuple[Tensor, ...]:
     """Where x is not 0: one index vector for each axis, in C order. Reads x on the host.
 
@@ -200,6 +206,7 @@ class Unique(NamedTuple):
 
 
 @function
+@takes_tensors
 def unique(x: Tensor, *, return_inverse: bool = False, return_counts: bool = False) -> Any:
     """The values that occur in x, in order. Reads x on the host; no gradient.
 
@@ -218,6 +225,7 @@ def unique(x: Tensor, *, return_inverse: bool = False, return_counts: bool = Fal
 
 
 @function
+@takes_tensors
 def boolean_mask(x: Tensor, mask: Tensor) -> Tensor:
     """The elements of x where the mask holds, in C order: `x[mask]`. Reads the mask on the host.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from singa_core.errors import ShapeError
 from singa_core.operation import Needs, Operation, as_tensors
-from singa_core.ops.base import Grads, check_kind
+from singa_core.ops.base import Grads, check_kind, takes_tensors
 from singa_core.ops.shape import sum_to
 from singa_core.optable import function
 from singa_core.sample import In, sample
@@ -98,6 +98,7 @@ class MatMul(Operation):
 
 
 @function
+@takes_tensors
 def outer(a: Tensor, b: Tensor) -> Tensor:
     """Products of all pairs, y[i, j] = a[i] * b[j]. Source: array API standard, `linalg.outer`.
 
@@ -110,6 +111,7 @@ def outer(a: Tensor, b: Tensor) -> Tensor:
 
 
 @function
+@takes_tensors
 def vecdot(a: Tensor, b: Tensor, *, axis: int = -1) -> Tensor:
     """Inner products along an axis, y = sum over i of a[i] * b[i].
 
@@ -119,6 +121,7 @@ def vecdot(a: Tensor, b: Tensor, *, axis: int = -1) -> Tensor:
 
 
 @function
+@takes_tensors
 def tensordot(
     a: Tensor, b: Tensor, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
 ) -> Tensor:

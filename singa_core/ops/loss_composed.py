@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Literal
 
 from singa_core.errors import ArgumentError, DTypeError, ShapeError
+from singa_core.ops.base import takes_tensors
 from singa_core.ops.elementwise_pairs import minimum, where
 from singa_core.ops.loss import (
     negative_log_likelihood,
@@ -59,6 +60,7 @@ def last(x: Tensor, axis: int) -> Tensor:
     return x.permute([i for i in range(x.ndim) if i != axis] + [axis])
 
 
+@takes_tensors
 def cross_entropy(
     logits: Tensor,
     target: Tensor,
@@ -117,6 +119,7 @@ def class_losses(where: str, logits: Tensor, target: Tensor, axis: int) -> tuple
     return made
 
 
+@takes_tensors
 def nll_loss(
     log_probs: Tensor, target: Tensor, *, axis: int = -1, reduction: Reduction = "mean"
 ) -> Tensor:
@@ -137,6 +140,7 @@ def nll_loss(
     return reduce("nll_loss", losses, reduction)
 
 
+@takes_tensors
 def mse_loss(x: Tensor, target: Tensor, *, reduction: Reduction = "mean") -> Tensor:
     """Squared error, (x - target)**2.
 
@@ -153,6 +157,7 @@ def mse_loss(x: Tensor, target: Tensor, *, reduction: Reduction = "mean") -> Ten
     return reduce("mse_loss", error * error, reduction)
 
 
+@takes_tensors
 def l1_loss(x: Tensor, target: Tensor, *, reduction: Reduction = "mean") -> Tensor:
     """Absolute error, |x - target|; its slope at 0 is 0.
 
@@ -164,6 +169,7 @@ def l1_loss(x: Tensor, target: Tensor, *, reduction: Reduction = "mean") -> Tens
     return reduce("l1_loss", (x - target).abs(), reduction)
 
 
+@takes_tensors
 def huber_loss(
     x: Tensor, target: Tensor, *, delta: float = 1.0, reduction: Reduction = "mean"
 ) -> Tensor:
@@ -193,6 +199,7 @@ def huber(error: Tensor, delta: float) -> Tensor:
     return y
 
 
+@takes_tensors
 def smooth_l1_loss(
     x: Tensor, target: Tensor, *, beta: float = 1.0, reduction: Reduction = "mean"
 ) -> Tensor:
@@ -211,6 +218,7 @@ def smooth_l1_loss(
     return reduce("smooth_l1_loss", losses, reduction)
 
 
+@takes_tensors
 def binary_cross_entropy(x: Tensor, target: Tensor, *, reduction: Reduction = "mean") -> Tensor:
     """Cross-entropy of probabilities x of "yes" and targets in [0, 1]; see log_loss.
 
@@ -222,6 +230,7 @@ def binary_cross_entropy(x: Tensor, target: Tensor, *, reduction: Reduction = "m
     return reduce("binary_cross_entropy", log_loss(x, target), reduction)
 
 
+@takes_tensors
 def binary_cross_entropy_with_logits(
     x: Tensor, target: Tensor, *, reduction: Reduction = "mean"
 ) -> Tensor:
@@ -235,6 +244,7 @@ def binary_cross_entropy_with_logits(
     return reduce("binary_cross_entropy_with_logits", logistic_loss(x, target), reduction)
 
 
+@takes_tensors
 def kl_div(
     log_probs: Tensor,
     target: Tensor,

@@ -15,6 +15,7 @@ from typing import Any
 from singa_core.dtype import DTypeLike
 from singa_core.errors import ArgumentError
 from singa_core.mode import MODE
+from singa_core.ops.base import takes_tensors
 from singa_core.ops.creation import DeviceLike, ShapeLike
 from singa_core.ops.random import (
     Draw,
@@ -160,11 +161,13 @@ def permutation(n: int, *, device: DeviceLike = None) -> Tensor:
     return order
 
 
+@takes_tensors
 def rand_like(x: Tensor, *, dtype: DTypeLike | None = None) -> Tensor:
     """Uniform numbers in [0, 1) of the shape, dtype and device of `x`."""
     return rand(x.shape, dtype=dtype or x.dtype, device=x.device)
 
 
+@takes_tensors
 def randn_like(x: Tensor, *, dtype: DTypeLike | None = None) -> Tensor:
     """Normal numbers of the shape, dtype and device of `x`."""
     return randn(x.shape, dtype=dtype or x.dtype, device=x.device)

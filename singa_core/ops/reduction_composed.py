@@ -9,7 +9,7 @@ from typing import Any
 from singa_core.dtype import DType, as_dtype
 from singa_core.errors import ArgumentError
 from singa_core.operation import Needs
-from singa_core.ops.base import Grads, given
+from singa_core.ops.base import Grads, given, takes_tensors
 from singa_core.ops.creation import full
 from singa_core.ops.elementwise import abs, cast, exp, log, sqrt
 from singa_core.ops.elementwise_logic import isfinite, not_equal
@@ -243,6 +243,7 @@ class CountNonzero(Any_):
 
 
 @function
+@takes_tensors
 def vector_norm(x: Tensor, ord: float = 2, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Norm of the elements over axes, y = (sum of |x|**ord)**(1/ord).
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from singa_core.errors import ShapeError
+from singa_core.ops.base import takes_tensors
 from singa_core.ops.creation import Number, full
 from singa_core.ops.shape import broadcast_to, concat, permute_dims, reshape
 from singa_core.ops.shape_regions import set_slice, slice  # noqa: A004
@@ -23,6 +24,7 @@ Axis = int | Sequence[int] | None
 
 
 @function
+@takes_tensors
 def expand_dims(x: Tensor, axis: int | Sequence[int] = 0) -> Tensor:
     """Add axes of size 1, at these places of the result. Source: array API, `expand_dims`."""
     count = len(axis) if isinstance(axis, Sequence) else 1
@@ -34,6 +36,7 @@ def expand_dims(x: Tensor, axis: int | Sequence[int] = 0) -> Tensor:
 
 
 @function
+@takes_tensors
 def squeeze(x: Tensor, axis: Axis = None) -> Tensor:
     """Drop axes of size 1: those named, or all. Source: array API standard, `squeeze`.
 
@@ -49,6 +52,7 @@ def squeeze(x: Tensor, axis: Axis = None) -> Tensor:
 
 
 @function
+@takes_tensors
 def flatten(x: Tensor, start: int = 0, end: int = -1) -> Tensor:
     """Join the axes from `start` to `end` (inclusive) to one. A scalar becomes a vector."""
     if not x.shape:
@@ -64,6 +68,7 @@ def flatten(x: Tensor, start: int = 0, end: int = -1) -> Tensor:
 
 
 @function
+@takes_tensors
 def unflatten(x: Tensor, axis: int, sizes: Sequence[int]) -> Tensor:
     """Part one axis into several; one size may be -1. Undoes `flatten`."""
     axis = check_axis("unflatten", axis, x.ndim, x=x)
@@ -78,6 +83,7 @@ def unflatten(x: Tensor, axis: int, sizes: Sequence[int]) -> Tensor:
 
 
 @function
+@takes_tensors
 def swapaxes(x: Tensor, axis1: int, axis2: int) -> Tensor:
     """Exchange two axes."""
     a, b = (check_axis("swapaxes", axis, x.ndim, x=x) for axis in (axis1, axis2))
@@ -87,12 +93,14 @@ def swapaxes(x: Tensor, axis1: int, axis2: int) -> Tensor:
     return y
 
 
+@takes_tensors
 def matrix_transpose(x: Tensor) -> Tensor:
     """The last two axes exchanged. Source: array API standard, `matrix_transpose`."""
     return x.mT
 
 
 @function
+@takes_tensors
 def moveaxis(x: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """Move axes to new places, the others in order around them. Source: array API, `moveaxis`."""
     sources = source if isinstance(source, Sequence) else (source,)
@@ -111,6 +119,7 @@ def moveaxis(x: Tensor, source: int | Sequence[int], destination: int | Sequence
 
 
 @function
+@takes_tensors
 def flip(x: Tensor, axis: Axis = None) -> Tensor:
     """Turn x around along axes, or along all; a view. Source: array API standard, `flip`.
 
@@ -134,6 +143,7 @@ def narrow(x: Tensor, axis: int, start: int, size: int) -> Tensor:
 
 
 @function
+@takes_tensors
 def split(x: Tensor, sizes: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
     """Cut x along an axis into parts of these sizes; one size means all but the last part have it.
 
@@ -160,6 +170,7 @@ def split(x: Tensor, sizes: int | Sequence[int], axis: int = 0) -> tuple[Tensor,
 
 
 @function
+@takes_tensors
 def chunk(x: Tensor, count: int, axis: int = 0) -> tuple[Tensor, ...]:
     """Cut x along an axis into at most `count` parts of one size, the last one maybe shorter."""
     axis = check_axis("chunk", axis, x.ndim, x=x)
@@ -169,6 +180,7 @@ def chunk(x: Tensor, count: int, axis: int = 0) -> tuple[Tensor, ...]:
 
 
 @function
+@takes_tensors
 def unbind(x: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
     """The parts of x along an axis, without it. Source: array API standard, `unstack`."""
     axis = check_axis("unbind", axis, x.ndim, x=x)
@@ -193,6 +205,7 @@ def stack(xs: Sequence[Tensor], axis: int = 0) -> Tensor:
 
 
 @function
+@takes_tensors
 def roll(x: Tensor, shift: int | Sequence[int], axis: Axis = None) -> Tensor:
     """Move x along axes, what leaves at the end coming back in front; flattened if axis is None.
 
@@ -214,6 +227,7 @@ def roll(x: Tensor, shift: int | Sequence[int], axis: Axis = None) -> Tensor:
 
 
 @function
+@takes_tensors
 def tile(x: Tensor, repeats: int | Sequence[int], *rest: int) -> Tensor:
     """Copies of x side by side, `repeats` of them along each of the last axes.
 
@@ -231,6 +245,7 @@ def tile(x: Tensor, repeats: int | Sequence[int], *rest: int) -> Tensor:
 
 
 @function
+@takes_tensors
 def repeat(x: Tensor, repeats: int, axis: int | None = None) -> Tensor:
     """Every element `repeats` times in a row, along an axis; flattened if it is None.
 
@@ -252,6 +267,7 @@ def repeat(x: Tensor, repeats: int, axis: int | None = None) -> Tensor:
 
 
 @function
+@takes_tensors
 def pad(x: Tensor, widths: Any, value: Number = 0) -> Tensor:
     """Put `value` around x.
 
@@ -281,6 +297,7 @@ def _pairs(x: Tensor, widths: Any) -> list[tuple[int, int]]:
 
 
 @function
+@takes_tensors
 def diagonal(x: Tensor, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
     """Elements on a diagonal of two axes, y[..., i] = x[..., i, i + offset], the new axis last.
 

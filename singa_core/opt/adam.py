@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from singa_core import ops
+from singa_core.checks import check_number
 from singa_core.errors import ArgumentError
-from singa_core.opt.adaptive import check_positive
-from singa_core.opt.optimizer import Optimizer
+from singa_core.opt.optimizer import Optimizer, Params
 from singa_core.opt.schedule import Schedule
 from singa_core.scalars import scalar
 from singa_core.tensor import Tensor
@@ -23,11 +23,12 @@ class Adam(Optimizer):
         betas: decay of m and v, each 0 <= beta < 1.
         eps: added to the root of v, > 0.
         weight_decay: L2 factor >= 0, added to the gradient.
-        params: for `step` and `zero_grad`.
+        params: what it works on, see `Optimizer`.
 
     Source: Kingma & Ba, "Adam: a method for stochastic optimization", 2015, algorithm 1.
     """
 
+    slots = ("m", "v")
     decoupled = False
 
     def __init__(
@@ -37,17 +38,16 @@ class Adam(Optimizer):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
-        params: Iterable[Tensor] | None = None,
+        params: Params | None = None,
     ) -> None:
         name = type(self).__name__
-        for i, beta in enumerate(betas):
-            if not 0 <= beta < 1:
-                raise ArgumentError(name, f"0 <= betas[{i}] < 1", beta)
-        check_positive(name, eps, weight_decay)
         super().__init__(lr, params)
-        self.beta1, self.beta2 = betas
-        self.eps = eps
-        self.weight_decay = weight_decay
+        if not isinstance(betas, Sequence) or len(betas) != 2:
+            raise ArgumentError(name, "betas (beta1, beta2)", repr(betas))
+        self.beta1 = check_number(name, "betas[0]", betas[0], 0.0, 1.0, ends="[)")
+        self.beta2 = check_number(name, "betas[1]", betas[1], 0.0, 1.0, ends="[)")
+        self.eps = check_number(name, "eps", eps, 0.0, ends="(]")
+        self.weight_decay = check_number(name, "weight_decay", weight_decay, 0.0)
 
     def prepare(self, device: Any) -> Any:
         return (
@@ -88,6 +88,6 @@ class AdamW(Adam):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.01,
-        params: Iterable[Tensor] | None = None,
+        params: Params | None = None,
     ) -> None:
         super().__init__(lr, betas=betas, eps=eps, weight_decay=weight_decay, params=params)

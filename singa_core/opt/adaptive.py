@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from singa_core import ops
-from singa_core.errors import ArgumentError
-from singa_core.opt.optimizer import Optimizer
+from singa_core.checks import check_number
+from singa_core.opt.optimizer import Optimizer, Params
 from singa_core.opt.schedule import Schedule
 from singa_core.tensor import Tensor
 from singa_core.update import update
@@ -21,10 +19,12 @@ class RMSprop(Optimizer):
         eps: added to the root of v, > 0.
         momentum: 0 <= momentum < 1.
         weight_decay: L2 factor >= 0.
-        params: for `step` and `zero_grad`.
+        params: what it works on, see `Optimizer`.
 
     Source: Tieleman & Hinton, Neural Networks for Machine Learning, lecture 6.5, 2012.
     """
+
+    slots = ("v", "m")
 
     def __init__(
         self,
@@ -34,17 +34,13 @@ class RMSprop(Optimizer):
         eps: float = 1e-8,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
-        params: Iterable[Tensor] | None = None,
+        params: Params | None = None,
     ) -> None:
-        for name, rate in (("decay", decay), ("momentum", momentum)):
-            if not 0 <= rate < 1:
-                raise ArgumentError("RMSprop", f"0 <= {name} < 1", rate)
-        check_positive("RMSprop", eps, weight_decay)
         super().__init__(lr, params)
-        self.decay = decay
-        self.eps = eps
-        self.momentum = momentum
-        self.weight_decay = weight_decay
+        self.decay = check_number("RMSprop", "decay", decay, 0.0, 1.0, ends="[)")
+        self.eps = check_number("RMSprop", "eps", eps, 0.0, ends="(]")
+        self.momentum = check_number("RMSprop", "momentum", momentum, 0.0, 1.0, ends="[)")
+        self.weight_decay = check_number("RMSprop", "weight_decay", weight_decay, 0.0)
 
     def update(self, param: Tensor, grad: Tensor, rate: Tensor) -> None:
         v = self.slot(param, "v")
@@ -66,10 +62,12 @@ class Adagrad(Optimizer):
         lr: learning rate >= 0, or a schedule.
         eps: added to the root of v, > 0.
         weight_decay: L2 factor >= 0.
-        params: for `step` and `zero_grad`.
+        params: what it works on, see `Optimizer`.
 
     Source: Duchi, Hazan, Singer, JMLR 12, 2011, figure 1 (diagonal).
     """
+
+    slots = ("v",)
 
     def __init__(
         self,
@@ -77,12 +75,11 @@ class Adagrad(Optimizer):
         *,
         eps: float = 1e-10,
         weight_decay: float = 0.0,
-        params: Iterable[Tensor] | None = None,
+        params: Params | None = None,
     ) -> None:
-        check_positive("Adagrad", eps, weight_decay)
         super().__init__(lr, params)
-        self.eps = eps
-        self.weight_decay = weight_decay
+        self.eps = check_number("Adagrad", "eps", eps, 0.0, ends="(]")
+        self.weight_decay = check_number("Adagrad", "weight_decay", weight_decay, 0.0)
 
     def update(self, param: Tensor, grad: Tensor, rate: Tensor) -> None:
         v = self.slot(param, "v")
@@ -90,11 +87,3 @@ class Adagrad(Optimizer):
             ops.adagrad_step, (param, v, grad, rate), (param, v),
             eps=self.eps, weight_decay=self.weight_decay,
         )  # fmt: skip
-
-
-def check_positive(name: str, eps: float, weight_decay: float) -> None:
-    """Raises: ArgumentError unless eps > 0 and weight_decay >= 0."""
-    if eps <= 0:
-        raise ArgumentError(name, "eps > 0", eps)
-    if weight_decay < 0:
-        raise ArgumentError(name, "weight_decay >= 0", weight_decay)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from singa_core import ops
 from singa_core.autograd import stream
-from singa_core.errors import ArgumentError, GradientError
+from singa_core.checks import check_integer
+from singa_core.errors import ArgumentError, GradientError, RecordingError
+from singa_core.fingerprint import print_value
+from singa_core.host import user_line
 from singa_core.mode import MODE, STRUCTURE, execute_once, no_grad
 from singa_core.opt.schedule import Schedule, as_schedule
+from singa_core.parameter import fitting
 from singa_core.scalars import Counter, scalar
-from singa_core.tensor import Tensor
+from singa_core.tensor import Tensor, tensor
+from singa_core.watched import watched
+
+Params = Iterable[Tensor] | Mapping[str, Tensor]
 
 
 class Optimizer(ABC):
@@ -25,28 +32,47 @@ class Optimizer(ABC):
     Args:
         lr: learning rate >= 0, or a schedule: a function of the step number, counted from 0. May
             be set at any time; recorded graphs read it at each replay.
-        params: the parameters that `step` and `zero_grad` work on.
+        params: what it works on, `model.get_params()` or some of it; by default every leaf that a
+            loss depends on and that requires a gradient. `step` and `zero_grad` need it.
+
+    Class attributes:
+        slots: names of the state tensors that each parameter has, for `set_states`.
     """
 
-    def __init__(self, lr: float | Schedule, params: Iterable[Tensor] | None = None) -> None:
+    slots: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, lr: float | Schedule, params: Params | None = None) -> None:
         self._schedule = as_schedule(lr)
-        self.params = None if params is None else list(params)
+        self.params = params
         self.steps = Counter()
-        # by identity of the cell; the cell is held, so that its id stays its own
-        self._slots: dict[int, tuple[Tensor, dict[str, Tensor]]] = {}
+        self._slots: dict[Tensor, dict[str, Tensor]] = {}  # a tensor is a key by identity
 
     def __setattr__(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
-        if not name.startswith("_") and name != "lr":
+        object.__setattr__(self, name, watched(value))
+        if name not in _UNPRINTED:
             STRUCTURE.changed()
 
     @property
+    def params(self) -> list[Tensor] | None:
+        """What it works on, each once; None for every leaf that a loss depends on. Settable."""
+        return self._params
+
+    @params.setter
+    def params(self, params: Params | None) -> None:
+        self._params = None if params is None else listed(type(self).__name__, params)
+
+    @property
     def lr(self) -> float:
-        """The learning rate of the next step."""
+        """The learning rate of the next step. Settable, but not by code that is recorded."""
         return float(self._schedule(self.steps.value))
 
     @lr.setter
     def lr(self, value: float | Schedule) -> None:
+        if MODE.get().recorder is not None:
+            raise RecordingError(
+                "lr", "to be set outside of the recorded function", f"a change at {user_line()}",
+                hint="give a schedule, lr=lambda step: ...",
+            )  # fmt: skip
         self._schedule = as_schedule(value)
 
     @abstractmethod
@@ -63,27 +89,37 @@ class Optimizer(ABC):
     # -- using it ----------------------------------------------------------------------------------
 
     def __call__(self, loss: Tensor, *, retain_graph: bool = False) -> None:
-        """Backward from `loss`, updating each parameter as its gradient is complete."""
-        self._apply(stream(loss, retain_graph=retain_graph), loss)
+        """Backward from `loss`, updating each parameter as its gradient is complete.
+
+        Raises: GradientError if the loss depends on no parameter; no step is counted then.
+        """
+        if not self._apply(stream(loss, retain_graph=retain_graph)):
+            raise GradientError(
+                type(self).__name__, "a loss that depends on a parameter", "none", loss=loss
+            )
 
     backward_and_update = __call__
 
     def step(self) -> None:
         """Update the parameters of the constructor from their `.grad`; None is passed over."""
-        if self.params is None:
-            raise ArgumentError(
-                type(self).__name__, "params for step()", "an optimiser made without",
-                hint="call optimizer(loss) instead, or give params= to the constructor",
-            )  # fmt: skip
-        pairs = [(p, p.grad) for p in self.params]
-        self._apply(((p, g) for p, g in pairs if g is not None), None)
+        pairs = [(p, p.grad) for p in self._own("step()")]
+        self._apply((p, g) for p, g in pairs if g is not None)
 
     def zero_grad(self) -> None:
         """Forget the gradients of the parameters given to the constructor."""
-        for param in self.params or ():
+        for param in self._own("zero_grad()"):
             param.grad = None
 
-    def _apply(self, pairs: Iterator[tuple[Tensor, Tensor]], loss: Tensor | None) -> None:
+    def _own(self, where: str) -> list[Tensor]:
+        if self.params is None:
+            raise ArgumentError(
+                type(self).__name__, f"params for {where}", "an optimiser made without",
+                hint="call optimizer(loss) instead, or give params= to the constructor",
+            )  # fmt: skip
+        return self.params
+
+    def _apply(self, pairs: Iterator[tuple[Tensor, Tensor]]) -> bool:
+        """Update from (parameter, gradient) pairs; False if there were none."""
         shared: Any = None
         recorder = MODE.get().recorder
         if recorder is not None:
@@ -93,29 +129,29 @@ class Optimizer(ABC):
             if known is not None and id(param) not in known:
                 continue
             with no_grad():
-                if (
-                    shared is None
-                ):  # after the walk's own checks: a loss without a path counts no step
+                if shared is None:  # after the walk's checks: a loss without a path counts no step
                     self.steps.advance()
                     shared = self.prepare(param.device)
                 self.update(param, grad, shared)
             del param, grad
-        if shared is None and loss is not None:
-            raise GradientError(
-                type(self).__name__, "a loss that depends on a parameter", "none", loss=loss
-            )
+        return shared is not None
 
     # -- state -------------------------------------------------------------------------------------
 
     def slot(self, param: Tensor, name: str) -> Tensor:
-        """The state tensor `name` of a parameter: zeros of its shape at first."""
-        held = self._slots.get(id(param))
-        if held is None:
-            held = self._slots[id(param)] = (param, {})
-        if name not in held[1]:
-            with execute_once():
-                held[1][name] = ops.zeros(param.shape, dtype=param.dtype, device=param.device)
-        return held[1][name]
+        """The state tensor `name` of a parameter: zeros of its shape at first.
+
+        It follows the parameter to another device.
+        """
+        slots = self._slots.setdefault(param, {})
+        held, device = slots.get(name), param.device
+        if held is not None and held.device is device:
+            return held
+        with execute_once():
+            if held is None:
+                held = ops.zeros(param.shape, dtype=param.dtype, device=device)
+            slots[name] = held.to(device)
+        return slots[name]
 
     def get_states(self, names: Mapping[str, Tensor]) -> dict[str, Any]:
         """State as `{slot}.{param path}` -> tensor, and the step count.
@@ -124,30 +160,53 @@ class Optimizer(ABC):
         """
         paths = {id(param): name for name, param in names.items()}
         states: dict[str, Any] = {"steps": self.steps.value}
-        for key, (_, slots) in self._slots.items():
-            states.update(
-                {f"{slot}.{paths[key]}": value for slot, value in slots.items() if key in paths}
-            )
+        for param, slots in self._slots.items():
+            if id(param) in paths:
+                states |= {f"{slot}.{paths[id(param)]}": value for slot, value in slots.items()}
         return states
 
     def set_states(self, states: Mapping[str, Any], names: Mapping[str, Tensor]) -> None:
-        """Restore what `get_states` gave. Raises: ArgumentError for a path that `names` lacks."""
-        entries = [
-            (key, *key.partition(".")[::2], value)
-            for key, value in states.items()
-            if key != "steps"
-        ]
-        unknown = [key for key, _, path, _ in entries if path not in names]
-        if unknown:
-            raise ArgumentError(
-                type(self).__name__, "states of known parameters", ", ".join(unknown)
-            )
-        for _, slot, path, value in entries:
-            host = value.numpy() if isinstance(value, Tensor) else value
-            self.slot(names[path], slot).assign(host)
-        self.steps.value = int(states.get("steps", self.steps.value))
+        """Restore what `get_states` gave; state that is not named starts again, at zero.
+
+        Raises: ArgumentError for a slot or a path that does not exist; ShapeError or DTypeError for
+            values that do not fit. Nothing has changed then.
+        """
+        where = f"{type(self).__name__}.set_states"
+        steps = check_integer(where, "steps", states.get("steps", self.steps.value), 0)
+        ready = []
+        for key, value in states.items():
+            slot, _, path = key.partition(".")
+            if key == "steps":
+                continue
+            if slot not in self.slots or path not in names:
+                rule = f"names like {', '.join(f'{s}.<parameter>' for s in self.slots) or 'steps'}"
+                raise ArgumentError(where, rule, repr(key))
+            param = names[path]
+            host = fitting(f"{where} {key!r}", value, param.shape, param.dtype)
+            ready.append((param, slot, tensor(host, device=param.device)))
+        for param in names.values():
+            for held in self._slots.get(param, {}).values():
+                held.assign(ops.zeros_like(held))
+        for param, slot, given in ready:
+            self.slot(param, slot).assign(given)
+        self.steps.value = steps
 
     def fingerprint(self) -> Hashable:
-        """Hyperparameters that are part of a recording."""
-        plain = {k: v for k, v in self.__dict__.items() if isinstance(v, bool | int | float | str)}
-        return tuple(plain.items())
+        """Hyperparameters and parameters: what is part of a recording."""
+        printed = [(k, print_value(v)) for k, v in self.__dict__.items() if k not in _UNPRINTED]
+        return tuple(printed)
+
+
+_UNPRINTED = frozenset({"_schedule", "_slots"})  # read by each replay
+
+
+def listed(where: str, params: Params) -> list[Tensor]:
+    """The parameters, each once. Raises: ArgumentError for anything else, or none."""
+    items: list[Any] = [None]  # of a single tensor; its rows, if it were iterated
+    if isinstance(params, Iterable) and not isinstance(params, Tensor):
+        items = list(params.values() if isinstance(params, Mapping) else params)
+    if not items or not all(isinstance(item, Tensor) for item in items):
+        kinds = ", ".join(sorted({type(item).__name__ for item in items})) or "none"
+        got = f"a {type(params).__name__}" if items == [None] else f"a list of {kinds}"
+        raise ArgumentError(where, "params that are tensors", got, hint="params=model.get_params()")
+    return list({id(item): item for item in items}.values())

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from singa_core import ops
+from singa_core.checks import check_number
 from singa_core.errors import ArgumentError
-from singa_core.opt.optimizer import Optimizer
+from singa_core.opt.optimizer import Optimizer, Params
 from singa_core.opt.schedule import Schedule
 from singa_core.tensor import Tensor
 from singa_core.update import update
@@ -20,13 +19,16 @@ class SGD(Optimizer):
     Args:
         lr: learning rate >= 0, or a schedule.
         momentum: 0 <= momentum < 1.
-        dampening: 0 <= dampening <= 1; the buffer starts at zeros.
+        dampening: 0 <= dampening <= 1. The buffer starts at zeros; PyTorch's starts as the first
+            gradient, undampened, so that it differs there.
         nesterov: needs momentum > 0 and dampening == 0.
         weight_decay: L2 factor >= 0.
-        params: for `step` and `zero_grad`.
+        params: what it works on, see `Optimizer`.
 
     Source: Sutskever et al., "On the importance of initialization and momentum", 2013, eqs. 1 to 4.
     """
+
+    slots = ("momentum",)
 
     def __init__(
         self,
@@ -36,22 +38,16 @@ class SGD(Optimizer):
         dampening: float = 0.0,
         nesterov: bool = False,
         weight_decay: float = 0.0,
-        params: Iterable[Tensor] | None = None,
+        params: Params | None = None,
     ) -> None:
-        if not 0 <= momentum < 1:
-            raise ArgumentError("SGD", "0 <= momentum < 1", momentum)
-        if not 0 <= dampening <= 1:
-            raise ArgumentError("SGD", "0 <= dampening <= 1", dampening)
-        if weight_decay < 0:
-            raise ArgumentError("SGD", "weight_decay >= 0", weight_decay)
+        super().__init__(lr, params)
+        self.momentum = check_number("SGD", "momentum", momentum, 0.0, 1.0, ends="[)")
+        self.dampening = check_number("SGD", "dampening", dampening, 0.0, 1.0)
+        self.weight_decay = check_number("SGD", "weight_decay", weight_decay, 0.0)
+        self.nesterov = bool(nesterov)
         if nesterov and (momentum == 0 or dampening != 0):
             got = f"momentum {momentum}, dampening {dampening}"
             raise ArgumentError("SGD", "momentum > 0 and dampening == 0 for nesterov", got)
-        super().__init__(lr, params)
-        self.momentum = momentum
-        self.dampening = dampening
-        self.nesterov = nesterov
-        self.weight_decay = weight_decay
 
     def update(self, param: Tensor, grad: Tensor, rate: Tensor) -> None:
         if not self.momentum:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from singa_core.node import Source, Value
 from singa_core.program import Instruction, Program
@@ -11,6 +11,35 @@ from singa_core.spec import Spec
 
 if TYPE_CHECKING:
     from singa_core.recorder import Recorder
+
+
+class _Slots:
+    """Slots of values, given out as the values are met."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Value, int] = {}
+        self.specs: list[Spec] = []
+        self.constants: dict[int, Any] = {}
+
+    def define(self, value: Value) -> int:
+        """A new slot."""
+        self.numbers[value] = len(self.specs)
+        self.specs.append(value[0].specs[value[1]])
+        return self.numbers[value]
+
+    def use(self, value: Value) -> int:
+        """The slot of a value; constants get theirs here."""
+        node = value[0]
+        while isinstance(node, Source) and node.inputs:  # an assigned leaf names what was assigned
+            value = node.inputs[0] or value
+            node = value[0]
+        if value not in self.numbers and isinstance(node, Source) and node.kind == "const":
+            self.constants[self.define(value)] = node.payload
+        return self.numbers[value]
+
+    def pairs(self, items: Sequence[tuple[int, Value]]) -> tuple[tuple[int, int], ...]:
+        """(number, value) pairs with slots for values."""
+        return tuple((i, self.use(value)) for i, value in items)
 
 
 def number(
@@ -27,41 +56,23 @@ def number(
         updates: (cell number, its new value).
         arg_updates: (argument number, value assigned to it).
     """
-    slots: dict[Value, int] = {}
-    specs: list[Spec] = []
-    constants = {}
-
-    def define(value: Value) -> int:
-        slots[value] = len(specs)
-        specs.append(value[0].specs[value[1]])
-        return slots[value]
-
-    def use(value: Value) -> int:
-        node = value[0]
-        if isinstance(node, Source):
-            if node.kind == "leaf" and node.inputs:  # an assigned leaf names the assigned value
-                aliased = node.inputs[0]
-                return use(aliased) if aliased else define(value)
-            if value not in slots and node.kind == "const":
-                constants[define(value)] = node.payload
-        return slots[value]
-
-    args = tuple(define((t.node, 0)) for t in recorder.args if t.node is not None)
-    cells = tuple(define((source, 0)) for source in recorder.cells.values())
-    scalars = tuple(define((source, 0)) for source in recorder.scalars)
+    slots = _Slots()
+    args = tuple(slots.define((t.node, 0)) for t in recorder.args if t.node is not None)
+    cells = tuple(slots.define((source, 0)) for source in recorder.cells.values())
+    scalars = tuple(slots.define((source, 0)) for source in recorder.scalars)
     instructions = []
     for node in recorder.nodes:
-        ins = tuple(use(value) for value in node.inputs or () if value is not None)
-        outs = tuple(define((node, i)) for i in range(len(node.specs)))
+        ins = tuple(slots.use(value) for value in node.inputs or () if value is not None)
+        outs = tuple(slots.define((node, i)) for i in range(len(node.specs)))
         instructions.append(Instruction(node.entry.op.name, node.entry.attrs, ins, outs))
     return Program(
-        results=tuple(use(value) for value in results),
-        updates=tuple((i, use(value)) for i, value in updates),
-        arg_updates=tuple((i, use(value)) for i, value in arg_updates),
-        specs=tuple(specs),
+        results=tuple(slots.use(value) for value in results),
+        updates=slots.pairs(updates),
+        arg_updates=slots.pairs(arg_updates),
+        specs=tuple(slots.specs),
         instructions=tuple(instructions),
         args=args,
         cells=cells,
         scalars=scalars,
-        constants=constants,
+        constants=slots.constants,
     )

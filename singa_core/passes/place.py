@@ -92,8 +92,9 @@ class _Placer:
         attrs = op.pack(instruction.options)
         ins = [self.places[slot] for slot in instruction.ins]
         entry = find_entry(self.device, op, attrs, tuple(p.form for p in ins))
-        if entry.needs_pack:
-            for i in entry.needs_pack:
+        unserved = entry.launch is None and entry.form is None
+        if unserved:  # a kernel that declines these strides, or that takes none
+            for i in entry.needs_pack or range(len(ins)):
                 ins[i] = self.pack(ins[i])
             entry = find_entry(self.device, op, attrs, tuple(p.form for p in ins))
         if entry.form is not None:

@@ -12,6 +12,7 @@ from singa_core.autograd import stream
 from singa_core.engine import GraphFunction
 from singa_core.errors import DeviceError, DTypeError, GradientError, ShapeError
 from singa_core.operation import Operation
+from singa_core.optable import OPS
 from singa_core.spec import Spec
 from singa_core.tensor import Tensor, tensor
 
@@ -28,6 +29,14 @@ def run(request):
         return function(*args)
 
     return call
+
+
+@pytest.fixture(autouse=True)
+def _ops_go_with_their_test():
+    known = set(OPS)
+    yield
+    for name in set(OPS) - known:
+        del OPS[name]
 
 
 # -- values -------------------------------------------------------------------------------------------
@@ -213,6 +222,73 @@ def test_backward_with_several_roots_and_seeds(array):
         backward([w * 2.0, w * 3.0], [array([1.0, 1.0])])
 
 
+def test_one_gradient_of_two_leaves_is_two_cells(array, run):
+    a, b = array([1.0], requires_grad=True), array([2.0], requires_grad=True)
+
+    def step(x):
+        a.grad = b.grad = None
+        y = (a + b).sum()
+        y.backward()
+        a.grad *= 10.0
+        first, second = gradients((a + b + x * 0.0).sum(), [a, b])
+        first += 100.0
+        again = gradients(a + b, [a, a], x)
+        again[0].assign(x * 7.0)
+        return first, second, *again
+
+    got = run(step, array([5.0]))
+    assert [t.item() for t in got] == [101.0, 1.0, 35.0, 5.0]
+    assert (a.grad.item(), b.grad.item()) == (10.0, 1.0)
+    assert a.grad is not b.grad
+
+
+def test_a_seed_is_not_the_gradient(array):
+    w, seed = array([1.0], requires_grad=True), array([2.0])
+    w.backward(seed)
+    w.grad += 1.0
+    assert (w.grad.item(), seed.item()) == (3.0, 2.0)
+
+
+def test_a_consumer_of_the_stream_may_change_what_it_is_given(array, run):
+    a, b = array([1.0], requires_grad=True), array([2.0], requires_grad=True)
+
+    def step(x):
+        seen = []
+        for _, grad in stream((a + b).sum()):
+            grad *= 10.0
+            seen.append(grad * x)
+        return seen
+
+    assert [t.item() for t in run(step, array([1.0]))] == [10.0, 10.0]
+
+
+def test_who_holds_a_grad_sees_what_is_added_to_it(array, run):
+    w = array([1.0], requires_grad=True)
+    w.grad = held = array([5.0])
+
+    def step(x):
+        (w * x).backward()
+
+    run(step, array([2.0]))
+    assert w.grad is held
+    assert held.item() in (7.0, 9.0)  # once eagerly, twice as a graph
+
+
+def test_gradients_are_added_up_over_some_calls_in_two_graphs(array):
+    w, x = array([1.0, 1.0], requires_grad=True), array([1.0, 2.0])
+    function = GraphFunction(lambda x: (w * x).sum().backward())
+    seen = []
+    for i in range(12):
+        if i % 3 == 0:
+            w.grad = None
+        function(x)
+        seen.append((w.grad, w.grad.tolist()))
+    assert [v for _, v in seen] == [[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]] * 4
+    assert function.records == 2
+    assert seen[0][0] is seen[1][0] is seen[2][0] is not seen[3][0]
+    assert seen[0][0].tolist() == [3.0, 6.0]
+
+
 # -- hooks --------------------------------------------------------------------------------------------
 
 
@@ -293,18 +369,27 @@ def test_no_path_to_a_leaf(array, run, how):
         if how == "no_grad":
             with no_grad():
                 return w * x
-        return {"plain": x * 2.0, "detached": (w * x).detach(), "integer": (w * x).astype("int64")}[how]
+        return {"plain": x * 2.0, "detached": (w * x).detach(), "integer": (w * x).astype("int64")}[
+            how
+        ]
 
-    with pytest.raises(GradientError, match="depends on a leaf with requires_grad, got one that does not"):
+    with pytest.raises(
+        GradientError, match="depends on a leaf with requires_grad, got one that does not"
+    ):
         run(lambda x: gradients(make(x), w), array(1.0))
 
 
 def test_xs_that_are_not_tracked_or_not_reached(array, run):
     w, v = array(2.0, requires_grad=True), array(3.0, requires_grad=True)
     x = array(1.0)
-    with pytest.raises(GradientError, match=r"xs that require grad, got xs\[1\], which does not\n  x: float32"):
+    with pytest.raises(
+        GradientError, match=r"xs that require grad, got xs\[1\], which does not\n  x: float32"
+    ):
         run(lambda x: gradients(w * x, [w, x]), x)
-    with pytest.raises(GradientError, match=r"depends on every x, got no path to xs\[1\]\n.*\ntry: allow_unused=True"):
+    with pytest.raises(
+        GradientError,
+        match=r"depends on every x, got no path to xs\[1\]\n.*\ntry: allow_unused=True",
+    ):
         run(lambda x: gradients(w * x, [w, v]), x)
     got = run(lambda x: gradients(w * x, [v, w], allow_unused=True), x)
     assert got[0] is None
@@ -314,11 +399,22 @@ def test_xs_that_are_not_tracked_or_not_reached(array, run):
 def test_roots_of_several_elements_and_seeds_of_another_kind(array, device, run):
     w = array([1.0, 2.0], requires_grad=True)
     x = array([1.0, 1.0])
-    with pytest.raises(GradientError, match=r"root of several elements, got none\n  y: .*\ntry: y.sum\(\).backward"):
+    with pytest.raises(
+        GradientError, match=r"root of several elements, got none\n  y: .*\ntry: y.sum\(\).backward"
+    ):
         run(lambda x: gradients(w * x, w), x)
-    with pytest.raises(ShapeError, match=r"backward: needs a gradient of the root's shape, got \(3,\)"):
-        run(lambda x: gradients(w * x, w, x.reshape(1, 2).broadcast_to(2, 2)[0, :1].broadcast_to(3)), x)
-    with pytest.raises(DTypeError, match="backward: needs a gradient of the root's dtype, got float64"):
+    with pytest.raises(
+        ShapeError, match=r"backward: needs a gradient of the root's shape, got \(3,\)"
+    ):
+        run(
+            lambda x: gradients(
+                w * x, w, x.reshape(1, 2).broadcast_to(2, 2)[0, :1].broadcast_to(3)
+            ),
+            x,
+        )
+    with pytest.raises(
+        DTypeError, match="backward: needs a gradient of the root's dtype, got float64"
+    ):
         run(lambda x: gradients(w * x, w, x.astype("float64")), x)
     other = tensor([1.0, 1.0], device={"far": "cpu_numpy", "cpu_numpy": "far"}[device.name])
     with pytest.raises(DeviceError):
@@ -333,7 +429,10 @@ def test_plus_equals_on_a_leaf_is_refused(array, run):
         target = w
         target += x
 
-    with pytest.raises(GradientError, match=r"add: needs a tensor that is not a leaf .*\n.*\ntry: use `with no_grad"):
+    with pytest.raises(
+        GradientError,
+        match=r"add: needs a tensor that is not a leaf .*\n.*\ntry: use `with no_grad",
+    ):
         run(step, array([1.0]))
     with pytest.raises(GradientError, match="in-place change of a leaf"):
         w[0] = 5.0
@@ -348,7 +447,9 @@ def test_only_floating_leaves_want_gradients(array):
         array([1]).requires_grad = True
     w = array([1.0], requires_grad=True)
     y = w * 2.0
-    with pytest.raises(GradientError, match="requires_grad: needs a leaf, got the result of an operation"):
+    with pytest.raises(
+        GradientError, match="requires_grad: needs a leaf, got the result of an operation"
+    ):
         y.requires_grad = False
     assert y.requires_grad
 
@@ -372,12 +473,19 @@ class Lying(Operation):
 def test_a_backward_that_gives_the_wrong_thing_is_named(array, run):
     lying = Lying()
     w, v = array([1.0, 2.0], requires_grad=True), array([1.0, 2.0], requires_grad=True)
-    for how, text in (("count", "needs 2 gradients from backward, got 1"), ("shape", r"like input 0 \(float32 \(2,\)\)")):
+    for how, text in (
+        ("count", "needs 2 gradients from backward, got 1"),
+        ("shape", r"like input 0 \(float32 \(2,\)\)"),
+    ):
         Lying.how = how
-        with pytest.raises(GradientError, match=f"lying_op_of_a_test: needs .*{text.removeprefix('needs ')}"):
+        with pytest.raises(
+            GradientError, match=f"lying_op_of_a_test: needs .*{text.removeprefix('needs ')}"
+        ):
             run(lambda x: gradients(lying(w, v).sum(), [w, v]), array(0.0))
     Lying.how = "fine"
-    assert [g.tolist() for g in run(lambda x: gradients(lying(w, v).sum(), [w, v]), array(0.0))] == [[1.0] * 2] * 2
+    assert [
+        g.tolist() for g in run(lambda x: gradients(lying(w, v).sum(), [w, v]), array(0.0))
+    ] == [[1.0] * 2] * 2
 
 
 # -- values are immutable, cells are not ------------------------------------------------------------------

@@ -5,8 +5,19 @@ import gc
 import numpy as np
 import pytest
 
-from singa_core import Counter, execute_once, gradients, no_grad, ops, opt, random, scalar, tensor
-from singa_core import synchronize, update
+from singa_core import (
+    Counter,
+    execute_once,
+    gradients,
+    no_grad,
+    ops,
+    opt,
+    random,
+    scalar,
+    synchronize,
+    tensor,
+    update,
+)
 from singa_core.engine import GraphFunction, graph
 from singa_core.errors import (
     DeviceFailure,

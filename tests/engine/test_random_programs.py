@@ -15,8 +15,18 @@ from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
 from house import counts
-from singa_core import Counter, executable, gradients, homes, no_grad, ops, random, scalar, tensor
-from singa_core import update
+from singa_core import (
+    Counter,
+    executable,
+    gradients,
+    homes,
+    no_grad,
+    ops,
+    random,
+    scalar,
+    tensor,
+    update,
+)
 from singa_core.engine import GraphFunction
 from singa_core.passes import place
 from singa_core.recorder import Recorder
@@ -381,7 +391,11 @@ def always(*_):
 BROKEN = {
     "writes over what is still read": (place, "_write_in_place", lambda placed: overwrite(placed)),
     "in place whatever the kernel says": (place, "may_overwrite", always),
-    "results are not leased": (executable, "homes", SimpleNamespace(**vars(homes) | {"is_held": never})),
+    "results are not leased": (
+        executable,
+        "homes",
+        SimpleNamespace(**vars(homes) | {"is_held": never}),
+    ),
     "holders of old values stay where they are": (homes, "claim", lambda cell: None),
     "a negative is taken for nothing": (fold, "NOTHING", fold.NOTHING | {"neg"}),
     "scalars are read once": (Recorder, "effect", lambda self, function, moves: None),

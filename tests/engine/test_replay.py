@@ -4,11 +4,12 @@ import gc
 import sys
 import threading
 import warnings
+from collections import namedtuple
 
 import numpy as np
 import pytest
 
-from singa_core import ops
+from singa_core import ops, random
 from singa_core.autograd import gradients
 from singa_core.engine import GraphFunction, graph
 from singa_core.errors import ArgumentError, DTypeError, ReplayError, ShapeError
@@ -17,6 +18,8 @@ from singa_core.mode import enable_grad, no_grad
 from singa_core.recorder import RecordingWarning
 from singa_core.scalars import scalar
 from singa_core.tensor import tensor
+
+Pair = namedtuple("Pair", "left right")
 
 # -- the key: what records again --------------------------------------------------------------------------
 
@@ -255,9 +258,10 @@ def test_an_ever_changing_argument_is_named(array):
         return x * rate
 
     x = array([1.0])
+    for i in range(7):
+        step(x, i / 10, fixed="a")
     with pytest.warns(RecordingWarning, match=r"had 8 values in as many calls") as caught:
-        for i in range(8):
-            step(x, i / 10, fixed="a")
+        step(x, 0.7, fixed="a")
     assert len(caught) == 1
     assert "0.6, 0.7" in str(caught[0].message)
     assert "to make it a run-time input" in str(caught[0].message)
@@ -535,6 +539,33 @@ def test_the_same_tensor_returned_twice_is_one_tensor(array):
         assert detached.tolist() == [2.0 * i, 2.0]
 
 
+def test_two_cells_of_one_value_come_back_as_two(array):
+    @graph
+    def step(x):
+        y, z = x * 2.0, x * 0.0
+        z.assign(y)
+        return y, z, [y]
+
+    for _ in range(2):
+        y, z, (again,) = step(array([1.0]))
+        assert y is again
+        assert y is not z
+        z += 5.0
+        assert (y.item(), z.item()) == (2.0, 7.0)
+
+
+def test_named_tuples_go_in_and_come_out(array):
+    @graph
+    def step(pair):
+        return Pair(pair.right, pair.left * 2.0)
+
+    for _ in range(2):
+        made = step(Pair(array([1.0]), array([2.0])))
+        assert isinstance(made, Pair)
+        assert (made.left.item(), made.right.item()) == (2.0, 2.0)
+    assert step.records == 1
+
+
 def test_results_that_are_inputs_constants_views_and_other_results(array):
     cell = array([5.0, 6.0])
 
@@ -778,8 +809,6 @@ def test_two_models_interleaved(array):
 
     def run(one, two):
         return [f(array([1.0])).item() for _ in range(6) for f in (one, two)]
-
-    from singa_core import random
 
     random.manual_seed(3)
     graphed = run(make(0.0), make(100.0))

@@ -182,7 +182,9 @@ def test_scalar_outside_a_recording_is_read_at_once(device):
     assert scalar(values.pop, device=device).item() == 2.0
     assert scalar(True, dtype="bool", device=device).item() is True
     assert scalar(np.float32(1.5), device=device).item() == 1.5
-    with pytest.raises(ArgumentError, match=r"scalar: needs a function that gives a number, got 'a'"):
+    with pytest.raises(
+        ArgumentError, match=r"scalar: needs a function that gives a number, got 'a'"
+    ):
         scalar(lambda: "a", device=device)
 
 

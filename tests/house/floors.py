@@ -1,15 +1,15 @@
 """Which floor each module lives on: the one place where that is written down."""
 
 FLOORS = (
-    ("F0 words", "errors dtype spec"),
+    ("F0 words", "errors dtype spec checks"),
     ("F1 seam", "device program kernels registry"),
     (
         "F2 engine",
         "operation tensor autograd recorder passes executable random engine mode operators "
-        "indexing node homes optable sample methods scalars update resolve launch arguments",
+        "indexing node homes optable sample methods scalars update resolve launch arguments host",
     ),
     ("F3 ops", "ops"),
-    ("F4 layers", "layer layers parameter watched initializer opt metric data"),
+    ("F4 layers", "layer layers parameter watched fingerprint initializer opt metric data"),
     ("F5 model", "model io parallel plugins conformance profile cli __main__"),
 )
 OPEN_TO_BACKENDS = 1  # backends import up to this floor

@@ -312,3 +312,14 @@ def test_the_mean_of_no_samples_is_refused(array, name):
         loss(x, target)
     assert float(loss(x, target, reduction="sum")) == 0.0
     assert loss(x, target, reduction="none").size == 0
+
+
+def test_plain_functions_take_host_data_as_operations_do(array):
+    logits, labels = array([[0.0, 0.0]]), np.array([1])
+    by_tensor = ops.cross_entropy(logits, array(labels))
+    assert float(ops.cross_entropy(logits, labels)) == float(by_tensor)
+    assert float(ops.cross_entropy(logits=logits, target=[1])) == float(by_tensor)
+    assert float(ops.mse_loss(array([1.0, 3.0]), [1.0, 1.0])) == 2.0
+    assert ops.flip(np.array([1, 2])).tolist() == [2, 1]
+    with pytest.raises(DTypeError, match="tensor: needs numbers"):
+        ops.mse_loss(array([1.0]), "one")

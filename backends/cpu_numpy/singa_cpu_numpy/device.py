@@ -71,8 +71,9 @@ class NumpyDevice(Device):
     def bind(self, buffer: Array, offset: int, shape: Shape, strides: Shape, dtype: DType) -> Array:
         size = dtype.itemsize
         steps = [stride * size for stride in strides]
-        # bytes, because not every dtype (bfloat16) exports its memory as a buffer
-        return np.ndarray(shape, dtype.numpy, as_bytes(buffer).data, offset * size, steps)
+        # bytes where the dtype (bfloat16) does not export its memory as a buffer
+        memory = buffer if buffer.dtype.kind != "V" else as_bytes(buffer).data
+        return np.ndarray(shape, dtype.numpy, memory, offset * size, steps)
 
     def target(self, language: str) -> Any:
         return np

@@ -1,0 +1,407 @@
+"""Each pass alone, on small Programs made by hand."""
+
+import json
+
+import numpy as np
+import pytest
+
+from singa_core import graph, kernels, ops, random, tensor
+from singa_core.device import from_host
+from singa_core.executable import LoopExecutable
+from singa_core.mode import Mode, use_mode
+from singa_core.operation import Operation
+from singa_core.optable import OPS
+from singa_core.passes import cse, fold, lower, number, optimise, prune
+from singa_core.passes.place import place
+from singa_core.program import Instruction, Program
+from singa_core.recorder import Recorder
+from singa_core.spec import Spec
+from singa_core.tensor import Tensor
+
+X, N = Spec((2, 3), "float32"), Spec((), "float32")
+
+
+@pytest.fixture
+def declared():
+    """Make ops of a test; they and their kernels go with the test."""
+    known = set(OPS)
+    yield lambda *kinds: [kind() for kind in kinds]
+    for name in set(OPS) - known:
+        del OPS[name]
+        for language in ("numpy", "array", "far"):
+            kernels.table(language)._kernels.pop(name, None)
+
+
+def program(*instructions, specs=None, **rest):
+    """A Program whose slots are all X unless told; instructions as (op, ins, outs, attrs)."""
+    made = tuple(
+        Instruction(op, tuple(attrs.items()), tuple(ins), tuple(outs))
+        for op, ins, outs, attrs in instructions
+    )
+    table = {slot: X for i in made for slot in (*i.ins, *i.outs)} | (specs or {})
+    for kind in ("args", "cells", "scalars", "constants"):
+        table |= {slot: table.get(slot, X) for slot in rest.get(kind, ())}
+    every = tuple(table.get(slot, X) for slot in range(max(table, default=0) + 1))
+    return Program(specs=every, instructions=made, **rest)
+
+
+def ops_of(p):
+    return [i.op for i in p.instructions]
+
+
+def run(p, device, *args, cells=(), scalars=()):
+    """Results of a Program on host arrays."""
+    loaded = LoopExecutable(p, device, cells)
+    arrays = [from_host(device, a, Spec(a.shape, a.dtype)) for a in args]
+    return [Tensor(a).numpy().copy() for a in loaded.run(arrays, lambda: scalars)]
+
+
+# -- number -------------------------------------------------------------------------------------------
+
+
+def test_number_gives_arguments_cells_and_scalars_their_slots_first(device):
+    cell = tensor(np.ones((2, 3), np.float32), device=device)
+    recorder = Recorder(device)
+    with use_mode(Mode(False, recorder)):
+        x = recorder.placeholder(X)
+        rate = recorder.scalar(lambda: 1.0, N)
+        y = (x * cell) * rate + 2.0
+        cell.assign(y)
+        got = number(recorder, [recorder.value(y)], [(0, recorder.value(cell))])
+    assert (got.args, got.cells, got.scalars) == ((0,), (1,), (2,))
+    assert [c.tolist() for c in got.constants.values()] == [2.0]
+    assert ops_of(got) == ["mul", "mul", "add"]
+    assert got.results == (got.updates[0][1],)
+    assert str(got).splitlines()[:3] == [
+        "%0 = arg 0: float32 (2, 3)", "%1 = cell 0: float32 (2, 3)", "%2 = scalar 0: float32 ()",
+    ]  # fmt: skip
+
+
+def test_number_reads_an_assigned_leaf_as_the_value_assigned(device):
+    leaf = tensor(np.ones((2, 3), np.float32), device=device, requires_grad=True)
+    recorder = Recorder(device)
+    with use_mode(Mode(True, recorder)):
+        x = recorder.placeholder(X)
+        leaf.assign(x)
+        leaf.assign(leaf * 2.0)
+        y = leaf + 1.0
+        got = number(recorder, [recorder.value(y)], [(0, recorder.value(leaf))])
+    assert ops_of(got) == ["mul", "add"]
+    assert got.instructions[0].ins[0] == got.args[0]
+    assert got.updates == ((0, got.instructions[0].outs[0]),)
+
+
+# -- prune --------------------------------------------------------------------------------------------
+
+
+def test_prune_drops_what_nobody_needs_and_keeps_what_state_needs():
+    p = program(
+        ("neg", [0], [2], {}), ("exp", [2], [3], {}), ("add", [0, 1], [4], {}), ("neg", [5], [6], {}),
+        ("mul", [0, 7], [8], {}),
+        args=(0,), cells=(1,), scalars=(9,), constants={5: np.zeros((2, 3)), 7: np.ones(())},
+        results=(2,), updates=((0, 4),), arg_updates=((0, 8),), specs={7: N, 9: N},
+    )  # fmt: skip
+    got = prune(p)
+    assert ops_of(got) == ["neg", "add", "mul"]
+    assert (set(got.constants), got.scalars) == ({7}, (9,))
+    assert (got.results, got.updates, got.arg_updates) == ((2,), ((0, 4),), ((0, 8),))
+    assert prune(got) == got
+
+
+def test_prune_keeps_an_instruction_of_which_one_output_is_needed():
+    p = program(("sort", [0], [1, 2], {"axis": 1, "descending": False}), args=(0,), results=(2,))
+    assert ops_of(prune(p)) == ["sort"]
+
+
+# -- fold ---------------------------------------------------------------------------------------------
+
+
+def test_fold_computes_constants_with_the_device_s_own_bits(device):
+    host = np.array([[0.1, 0.2, -0.3], [3.3, -0.0, 0.7]], np.float32)
+    p = program(
+        ("exp", [0], [1], {}), ("tanh", [1], [2], {}), ("add", [2, 3], [4], {}), ("mul", [4, 5], [6], {}),
+        constants={0: host, 3: np.array(0.3, np.float32)}, args=(5,), results=(6,), specs={3: N},
+    )  # fmt: skip
+    got = fold(p, device)
+    assert ops_of(got) == ["mul"]
+    eager = ops.tanh(ops.exp(tensor(host, device=device))) + 0.3
+    assert got.constants[4].tobytes() == eager.numpy().tobytes()
+    x = np.full((2, 3), 1.7, np.float32)
+    (one,), (other,) = run(p, device, x), run(prune(got), device, x)
+    assert one.tobytes() == other.tobytes()
+
+
+def test_fold_leaves_what_depends_on_anything_else(device):
+    p = program(("add", [0, 1], [3], {}), ("mul", [3, 2], [4], {}),
+                args=(0,), cells=(1,), scalars=(2,), results=(4,), specs={2: N})  # fmt: skip
+    assert fold(p, device) == p
+
+
+def test_fold_leaves_what_would_be_a_large_constant(device):
+    for n, left in ((4096, 0), (4097, 1)):
+        spec = Spec((n,), "float32")
+        attrs = {"shape": (n,), "value": 1.0, "dtype": spec.dtype}
+        p = program(("full", [], [0], attrs), ("add", [0, 1], [2], {}),
+                    args=(1,), results=(2,), specs={0: spec, 1: spec, 2: spec})  # fmt: skip
+        assert len(fold(p, device).instructions) == 1 + left
+
+
+def test_fold_renames_what_does_nothing(device):
+    same = {"shape": (2, 3)}
+    p = program(
+        ("copy", [0], [1], {}), ("detach", [1], [2], {}), ("reshape", [2], [3], same),
+        ("broadcast_to", [3], [4], same), ("cast", [4], [5], {"dtype": X.dtype}), ("neg", [5], [6], {}),
+        ("reshape", [6], [7], {"shape": (3, 2)}),
+        args=(0,), results=(6, 5, 7), updates=((0, 4),), cells=(8,),
+        specs={7: Spec((3, 2), "float32")},
+    )  # fmt: skip
+    got = fold(p, device)
+    assert ops_of(got) == ["neg", "reshape"]
+    assert got.instructions[0].ins == (0,)
+    assert (got.results, got.updates) == ((6, 0, 7), ((0, 0),))
+
+
+# -- cse ----------------------------------------------------------------------------------------------
+
+
+def test_cse_merges_equal_instructions_and_what_follows_from_them():
+    p = program(
+        ("exp", [0], [1], {}), ("exp", [0], [2], {}), ("add", [1, 0], [3], {}), ("add", [2, 0], [4], {}),
+        ("sub", [3, 4], [5], {}),
+        args=(0,), results=(5, 2, 4), updates=((0, 4),), cells=(6,),
+    )  # fmt: skip
+    got = cse(p)
+    assert ops_of(got) == ["exp", "add", "sub"]
+    assert got.instructions[-1].ins == (3, 3)
+    assert (got.results, got.updates) == ((5, 1, 3), ((0, 3),))
+
+
+def test_cse_tells_attributes_dtypes_and_operand_order_apart():
+    reduced = Spec((3,), "float32")
+    p = program(
+        ("sum", [0], [1], {"axis": (0,), "keepdims": False}),
+        ("sum", [0], [2], {"axis": (0,), "keepdims": 0}),
+        ("sub", [0, 3], [4], {}), ("sub", [3, 0], [5], {}),
+        ("cast", [0], [6], {"dtype": Spec((), "float64").dtype}),
+        ("cast", [0], [7], {"dtype": Spec((), "int64").dtype}),
+        ("leaky_relu", [0], [8], {"slope": 0.0}), ("leaky_relu", [0], [9], {"slope": -0.0}),
+        args=(0, 3), results=(1, 2, 4, 5, 6, 7, 8, 9),
+        specs={1: reduced, 2: reduced, 6: Spec((2, 3), "float64"), 7: Spec((2, 3), "int64")},
+    )  # fmt: skip
+    assert cse(p) == p
+
+
+def test_cse_keeps_constants_apart_that_are_equal_but_not_the_same():
+    f, d, i = (Spec((), t) for t in ("float32", "float64", "int64"))
+    values = [
+        (f, 0.0), (f, -0.0), (f, np.nan), (d, 0.0), (i, 0), (f, 1.0), (i, 1), (Spec((), "bool"), True),
+        (Spec((1,), "float32"), [0.0]),
+    ]  # fmt: skip
+    constants, specs, slots = {}, {}, []
+    for k, (spec, value) in enumerate(values * 2):
+        constants[k], specs[k] = np.array(value, spec.dtype.numpy), spec
+        slots.append(k)
+    p = program(constants=constants, specs=specs, results=tuple(slots))
+    got = cse(p)
+    assert len(got.constants) == len(values)
+    assert got.results == tuple(range(len(values))) * 2
+
+
+def test_cse_merges_no_two_draws(device):
+    @graph
+    def two(x):
+        return ops.rand((4,), device=device) + ops.rand((4,), device=device) * 2.0
+
+    two(tensor(0.0, device=device))
+    got = two.recordings[0].program
+    assert ops_of(got).count("random_bits") + ops_of(got).count("random_uniform") == 2
+
+
+# -- lower --------------------------------------------------------------------------------------------
+
+
+class Inner(Operation):
+    name = "inner_op_of_a_pass_test"
+
+    def infer(self, x: Spec, *, scale: float) -> Spec:
+        return x
+
+    def forward(self, x, *, scale):
+        return x * scale + scale
+
+
+class Outer(Operation):
+    name = "outer_op_of_a_pass_test"
+
+    def infer(self, x: Spec, y: Spec) -> tuple[Spec, Spec]:
+        return x, y
+
+    def forward(self, x, y):
+        inner = OPS["inner_op_of_a_pass_test"]
+        return inner(x, scale=2.0), inner(x, scale=2.0) - y
+
+
+def test_lower_expands_composites_in_composites(device, declared):
+    declared(Inner, Outer)
+    p = program(("outer_op_of_a_pass_test", [0, 1], [2, 3], {}), ("neg", [3], [4], {}),
+                args=(0, 1), results=(4, 2))  # fmt: skip
+    got = lower(p, device)
+    assert ops_of(got) == ["mul", "add", "mul", "add", "sub", "neg"]
+    assert ops_of(cse(got)) == ["mul", "add", "sub", "neg"]
+    assert (got.args, len(set(got.results))) == ((0, 1), 2)
+    x, y = np.ones((2, 3), np.float32), np.full((2, 3), 3.0, np.float32)
+    for final in (got, optimise(p, device)):
+        negative, first = run(final, device, x, y)
+        assert (negative[0, 0], first[0, 0]) == (-1.0, 4.0)
+
+
+def test_lower_keeps_what_the_device_serves(device):
+    p = program(("neg", [0], [1], {}), ("reshape", [1], [2], {"shape": (3, 2)}),
+                args=(0,), results=(2,), specs={2: Spec((3, 2), "float32")})  # fmt: skip
+    assert lower(p, device) == p
+
+
+def test_lower_of_the_same_input_twice(device, declared):
+    declared(Inner, Outer)
+    p = program(("outer_op_of_a_pass_test", [0, 0], [1, 2], {}), args=(0,), results=(1, 2))
+    first, second = run(lower(p, device), device, np.ones((2, 3), np.float32))
+    assert (first[0, 0], second[0, 0]) == (4.0, 3.0)
+
+
+# -- place --------------------------------------------------------------------------------------------
+
+
+def test_place_makes_views_of_views_without_a_launch(device):
+    p = program(
+        ("permute_dims", [0], [1], {"axes": (1, 0)}), ("reshape", [2], [3], {"shape": (6,)}),
+        ("neg", [3], [4], {}),
+        args=(0, 2), results=(4,), specs={1: Spec((3, 2), "float32"), 3: Spec((6,), "float32"), 4: Spec((6,), "float32")},
+    )  # fmt: skip
+    placed = place(p, device)
+    assert (placed.views, placed.copies, len(placed.steps)) == (2, 0, 1)
+    assert placed.steps[0].ins[0].root == placed.args[1]
+
+
+def test_place_shares_packed_copies(far_device):
+    turned = Spec((3, 2), "float32")
+    p = program(
+        ("permute_dims", [0], [1], {"axes": (1, 0)}), ("neg", [1], [2], {}), ("exp", [1], [3], {}),
+        args=(0,), results=(2, 3), specs={1: turned, 2: turned, 3: turned},
+    )  # fmt: skip
+    placed = place(p, far_device)
+    assert (placed.copies, len(placed.steps)) == (1, 3)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    negative, _ = run(p, far_device, x)
+    np.testing.assert_array_equal(negative, -x.T)
+
+
+def test_place_writes_state_in_place_only_if_nobody_reads_it_later(device):
+    before = program(("neg", [0], [2], {}), ("add", [0, 1], [3], {}),
+                     args=(1,), cells=(0,), results=(2,), updates=((0, 3),))  # fmt: skip
+    after = program(("add", [0, 1], [3], {}), ("neg", [0], [2], {}),
+                    args=(1,), cells=(0,), results=(2,), updates=((0, 3),))  # fmt: skip
+    through_a_view = program(
+        ("permute_dims", [0], [4], {"axes": (1, 0)}), ("add", [0, 1], [3], {}), ("neg", [4], [5], {}),
+        args=(1,), cells=(0,), results=(5,), updates=((0, 3),),
+        specs={4: Spec((3, 2), "float32"), 5: Spec((3, 2), "float32")},
+    )  # fmt: skip
+    for p, in_place in ((before, True), (after, False), (through_a_view, False)):
+        placed = place(p, device)
+        assert (placed.writes == [(0, placed.cells[0])]) is in_place
+        cell = tensor(np.ones((2, 3), np.float32), device=device)
+        (result,) = run(p, device, np.full((2, 3), 4.0, np.float32), cells=[cell])
+        assert set(result.ravel()) == {-1.0}
+        assert cell.numpy()[0, 0] == 5.0
+
+
+def test_place_gives_every_end_memory_of_its_own(device):
+    p = program(
+        ("neg", [0], [2], {}),
+        args=(0,), cells=(1,), constants={3: np.ones((2, 3), np.float32)},
+        results=(2, 2, 0, 3, 1), updates=((0, 2),), arg_updates=((0, 1),),
+    )  # fmt: skip
+    placed = place(p, device)
+    ends = [*placed.results, placed.writes[0][1]]
+    assert len(set(ends)) == len(ends) == 7
+    cell = tensor(np.full((2, 3), 5.0, np.float32), device=device)
+    got = run(p, device, np.full((2, 3), 4.0, np.float32), cells=[cell])
+    assert [g[0, 0] for g in got] == [-4.0, -4.0, 4.0, 1.0, 5.0, 5.0]
+    assert cell.numpy()[0, 0] == -4.0
+
+
+class Declined(Operation):
+    """Its kernel takes strides, but declines these."""
+
+    name = "declined_op_of_a_pass_test"
+
+    def infer(self, x: Spec) -> Spec:
+        return x
+
+    def forward(self, x):
+        return x * 0.0 - 1.0
+
+
+def test_a_kernel_that_declines_some_strides_is_given_a_packed_copy(device, declared):
+    (op,), table = declared(Declined), kernels.table(device.languages[0])
+    neg = next(k for k in table if (k.op, k.signature) == ("neg", "f32->f32"))
+
+    def prepare(target, ins, outs):
+        return neg.prepare(target, ins, outs) if isinstance(ins[0], Spec) else None
+
+    table.prepared(op.name, "f32->f32", strides=True)(prepare)
+    p = program(
+        ("permute_dims", [0], [1], {"axes": (1, 0)}), (op.name, [1], [2], {}),
+        args=(0,), results=(2,), specs={1: Spec((3, 2), "float32"), 2: Spec((3, 2), "float32")},
+    )  # fmt: skip
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    (got,) = run(p, device, x)
+    np.testing.assert_array_equal(got, -x.T)
+
+
+# -- all together -------------------------------------------------------------------------------------
+
+
+def test_programs_print_and_go_through_json(device):
+    cell = tensor(np.ones((2, 3), np.float32), device=device, requires_grad=True)
+
+    @graph
+    def step(x):
+        random.STREAMS["user"].draw(4, device)
+        y = ops.softmax(x @ cell.mT, axis=-1)[:, ::-1]
+        cell.assign(cell * 0.5)
+        x += 1.0
+        return y.astype("float64"), ops.where(x > 0.0, x, float("nan"))
+
+    step(tensor(np.ones((2, 3), np.float32), device=device))
+    made = step.recordings[0].program
+    text = json.dumps(made.to_json())
+    back = json.loads(text)
+    assert len(back["instructions"]) == len(made.instructions)
+    assert back["specs"][0] == ["float32", [2, 3]]
+    lines = str(made).splitlines()
+    assert lines[0] == "%0 = arg 0: float32 (2, 3)"
+    assert any(line.startswith("cell 0 := %") for line in lines)
+    assert any(line.startswith("arg 0 := %") for line in lines)
+    shown = [i for i in made.instructions if str(i) in text]
+    assert shown == []  # JSON has parts, not sentences
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -0.0])
+def test_numbers_that_json_has_not_are_written_all_the_same(value):
+    p = program(constants={0: np.array(value, np.float32)}, specs={0: N}, results=(0,))
+    (got,) = json.loads(json.dumps(p.to_json()))["constants"].values()
+    assert str(got).lower() in ("nan", "inf", "-inf", "infinity", "-infinity", "-0.0")
+
+
+def test_optimise_keeps_what_a_program_does(device):
+    p = program(
+        ("detach", [0], [1], {}), ("exp", [1], [2], {}), ("exp", [0], [3], {}), ("add", [2, 3], [4], {}),
+        ("full", [], [5], {"shape": (2, 3), "value": 2.0, "dtype": X.dtype}), ("mul", [5, 5], [6], {}),
+        ("mul", [4, 6], [7], {}), ("neg", [7], [8], {}),
+        args=(0,), results=(7,),
+    )  # fmt: skip
+    got = optimise(p, device)
+    assert ops_of(got) == ["exp", "add", "mul"]
+    x = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
+    (one,), (other,) = run(p, device, x), run(got, device, x)
+    assert one.tobytes() == other.tobytes()

@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+
+from checks import both
+from singa_core import gradients, graph, opt, tensor
+from singa_core.errors import ArgumentError, DTypeError, OutOfRange, StateLost
+from singa_core.layers import Embedding, Linear, Sequential
+
+TABLE = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
+
+
+def test_embedding_by_hand(array):
+    layer = Embedding(3, 2, weight_init=TABLE)
+    ids = array([[2, 0], [2, 1]])
+    assert both(layer, ids).tolist() == [[[5.0, 6.0], [1.0, 2.0]], [[5.0, 6.0], [3.0, 4.0]]]
+    assert layer(array(1)).tolist() == [3.0, 4.0]
+    assert layer(array(np.zeros((0,), np.int32))).shape == (0, 2)
+    slope = gradients(layer(ids).sum(), layer.weight)
+    assert slope.tolist() == [[1.0, 1.0], [1.0, 1.0], [2.0, 2.0]]  # row 2 was asked for twice
+
+
+def test_embedding_is_known_from_the_start():
+    layer = Embedding(3, 2)
+    assert layer.get_params()["weight"].shape == (3, 2)
+    assert repr(layer) == "Embedding(3, 2)"
+
+
+def test_rows_that_are_not_asked_for_stay(array):
+    layer = Embedding(3, 2, weight_init=TABLE)
+    opt.SGD(0.5)(layer(array([1, 1])).sum())
+    assert layer.weight.tolist() == [[1.0, 2.0], [2.0, 3.0], [5.0, 6.0]]
+
+
+@pytest.mark.parametrize("bad", [[0, 3], [-1, 0]])
+def test_an_id_outside_the_table_is_named_and_changes_nothing(device, array, bad):
+    net = Sequential(Embedding(3, 2, weight_init=TABLE), Linear(1))
+    sgd = opt.SGD(0.1, momentum=0.5)
+
+    def step(ids):
+        y = net(ids).sum()
+        sgd(y)
+        return y
+
+    recorded = graph(step)
+    recorded(array([0, 1]))
+    for call in (step, recorded):
+        before = {name: cell.numpy().copy() for name, cell in net.get_states().items()}
+        if device.capabilities.synchronous:
+            with pytest.raises(OutOfRange, match=r"needs -?\d <= \w+ < 3, got -?\d"):
+                call(array(bad))
+        else:  # told late, when the update has been asked for
+            with pytest.raises(StateLost, match=r"OutOfRange: .* needs -?\d <= \w+ < 3, got -?\d"):
+                call(array(bad)).item()
+            net.set_states(before)
+            sgd.set_states({"steps": sgd.steps.value}, net.get_params())
+        for name, cell in net.get_states().items():
+            np.testing.assert_array_equal(cell.numpy(), before[name])
+        call(array([2, 2]))
+        assert net[0].weight[:2].tolist() == before["steps.0.weight"][:2].tolist()
+        assert net[0].weight[2].tolist() != before["steps.0.weight"][2].tolist()
+
+
+def test_ids_are_integers(array):
+    with pytest.raises(DTypeError, match=r"embedding: needs .*integer.*(.*\n)*  in Embedding$"):
+        Embedding(3, 2)(array([1.0]))
+
+
+@pytest.mark.parametrize("size", [0, -2, True, 2.0, "3", None])
+def test_sizes_that_are_none(size):
+    with pytest.raises(
+        ArgumentError, match="^Embedding: needs an integer num_embeddings >= 1, got "
+    ):
+        Embedding(size, 2)
+    with pytest.raises(ArgumentError, match="^Embedding: needs an integer features >= 1, got "):
+        Embedding(2, size)
+
+
+def test_a_table_may_be_tied_to_another_layer(array):
+    class Tied(Sequential):
+        """Scores of each row: the table is both ends."""
+
+        def __init__(self):
+            super().__init__(Embedding(3, 2, weight_init=TABLE))
+
+        def forward(self, ids):
+            return self[0](ids) @ self[0].weight.T
+
+    net = Tied()
+    assert net(array([0])).tolist() == [[5.0, 11.0, 17.0]]
+    y = net(array([0])).sum()
+    slope = gradients(y, net[0].weight)
+    # the row asked for gets the sum of all rows, and each row the row asked for
+    assert slope.tolist() == [[10.0, 14.0], [1.0, 2.0], [1.0, 2.0]]
+    assert list(net.get_params()) == ["steps.0.weight"]
+
+
+def test_embedding_starts_the_same_everywhere():
+    from singa_core import random
+
+    def table(device):
+        random.manual_seed(1)
+        layer = Embedding(7, 5)
+        layer(tensor([0], device=device))
+        return layer.weight.numpy().tobytes()
+
+    assert table("cpu_numpy") == table("far")

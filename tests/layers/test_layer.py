@@ -1,0 +1,671 @@
+"""Layer: names, sizes learnt from the first input, sharing, assigning by name, moving, copying."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from singa_core import (
+    Layer,
+    Model,
+    Parameter,
+    Placeholder,
+    State,
+    gradients,
+    graph,
+    ops,
+    opt,
+    random,
+    tensor,
+)
+from singa_core.engine import GraphFunction
+from singa_core.errors import ArgumentError, DeviceError, DTypeError, OutOfDeviceMemory, ShapeError
+from singa_core.layers import Dropout, Lambda, Linear, ReLU, Sequential, Tanh
+
+
+class Scale(Layer):
+    """x * factor + offset; the size comes with the first input."""
+
+    def __init__(self, fail=False):
+        self.factor = Parameter((None,), "ones")
+        self.offset = Parameter((None,), "zeros")
+        self.seen = State((), "zeros")
+        self.fail = fail
+
+    def initialize(self, x):
+        self.factor.set_shape(x.shape[-1:])
+        self.offset.set_shape(x.shape[-1:])
+
+    def forward(self, x):
+        if self.fail:
+            raise ShapeError("scale", "a good day", "a bad one")
+        self.seen.assign(self.seen + 1.0)
+        return x * self.factor + self.offset
+
+
+class Block(Layer):
+    def __init__(self, fail=False):
+        self.first, self.second = Scale(fail), Linear(2)
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+class Tree(Layer):
+    def __init__(self):
+        self.stem = Linear(3)
+        self.blocks = [Block(), Block()]
+        self.heads = {"a": Linear(1), "b": [Linear(1), ReLU()]}
+        self.pair = (Scale(), 5)
+        self.plain = 7
+
+    def forward(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = block(x)
+        return (
+            self.heads["a"](x) + self.heads["b"][1](self.heads["b"][0](x)) + self.pair[0](x).sum()
+        )
+
+
+def contents(layer):
+    """Names and values of all state; None for what has no value yet."""
+    states = layer.get_states()
+    return {name: cell.tolist() if cell.materialized else None for name, cell in states.items()}
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+def test_names_walk_attributes_lists_tuples_and_dicts(array):
+    tree = Tree()
+    names = [
+        "stem.weight", "stem.bias", "blocks.0.first.factor", "blocks.0.first.offset",
+        "blocks.0.second.weight", "blocks.0.second.bias", "blocks.1.first.factor",
+        "blocks.1.first.offset", "blocks.1.second.weight", "blocks.1.second.bias", "heads.a.weight",
+        "heads.a.bias", "heads.b.0.weight", "heads.b.0.bias", "pair.0.factor", "pair.0.offset",
+    ]  # fmt: skip
+    assert list(tree.get_params()) == names
+    assert tree.get_params()["stem.weight"].shape == (None, 3)
+    tree(array([[1.0, 2.0]]))
+    assert list(tree.get_params()) == names
+    assert tree.get_params()["stem.weight"].shape == (2, 3)
+    states = set(tree.get_states()) - set(names)
+    assert states == {"blocks.0.first.seen", "blocks.1.first.seen", "pair.0.seen"}
+    assert list(tree.sublayers()) == [
+        "stem", "blocks.0", "blocks.0.first", "blocks.0.second", "blocks.1", "blocks.1.first",
+        "blocks.1.second", "heads.a", "heads.b.0", "heads.b.1", "pair.0",
+    ]  # fmt: skip
+    assert tree.layers() == [tree, *tree.sublayers().values()]
+
+
+def test_a_shared_layer_and_a_tied_parameter_appear_once_and_learn_once(array):
+    class Shared(Layer):
+        def __init__(self):
+            self.once = Linear(2)
+            self.again = self.once
+            self.tied = Linear(2)
+            self.tied.weight = self.once.weight
+
+        def forward(self, x):
+            return self.tied(self.again(self.once(x)))
+
+    shared, x = Shared(), array([[1.0, 2.0]])
+    y = shared(x)
+    assert list(shared.get_params()) == ["once.weight", "once.bias", "tied.bias"]
+    assert list(shared.sublayers()) == ["once", "tied"]
+    w = shared.once.weight
+    assert shared.tied.weight is shared.again.weight is w
+    host = w.numpy().astype(np.float64)
+    np.testing.assert_allclose(y.numpy(), [[1.0, 2.0]] @ host @ host @ host, rtol=1e-5)
+    (slope,) = gradients(shared(x).sum(), [w])
+    sgd = opt.SGD(0.5)
+    sgd(y.sum())
+    np.testing.assert_allclose(w.numpy(), host - 0.5 * slope.numpy(), rtol=1e-5)
+
+
+def test_the_first_path_wins_and_deleting_it_leaves_the_second():
+    class Two(Layer):
+        def __init__(self):
+            self.first = [Linear(2)]
+            self.second = self.first[0].weight  # its own parameters come before those of sublayers
+
+    two = Two()
+    assert list(two.get_params()) == ["second", "first.0.bias"]
+    del two.second
+    assert list(two.get_params()) == ["first.0.weight", "first.0.bias"]
+    with pytest.raises(AttributeError, match="second"):
+        del two.second
+
+
+@pytest.mark.parametrize("make", [
+    lambda: {"1": Linear(1), 1: Linear(2)}, lambda: {"a.b": Linear(1), "a": {"b": Linear(2)}},
+    lambda: {"a.b": Parameter((1,)), "a": [Parameter((1,))], "a.0": Parameter((2,))},
+])  # fmt: skip
+def test_two_things_of_one_name_are_refused(make):
+    class Clash(Layer):
+        def __init__(self):
+            self.table = make()
+
+    with pytest.raises(
+        ArgumentError,
+        match=r"names: needs one layer or parameter for each, got 'table\.\S+'\ntry: dict keys",
+    ):
+        Clash().get_states()
+
+
+@pytest.mark.parametrize("kind", [set, frozenset])
+def test_sets_have_no_order_to_name_layers_by(array, kind):
+    class Unordered(Layer):
+        def __init__(self):
+            self.plain, self.layers_of = kind([1, 2]), kind([Linear(1)])
+
+        def forward(self, x):
+            return x
+
+    net = Sequential(Unordered())
+    text = rf"attribute 'layers_of': needs a list, tuple or dict of layers or parameters, got a {kind.__name__}"
+    with pytest.raises(ArgumentError, match=text):
+        net.get_params()
+    with pytest.raises(ArgumentError, match=text):
+        net(array([1.0]))
+
+
+def test_repr_shows_the_tree():
+    text = repr(Sequential(Linear(3, in_features=2), Sequential(ReLU(), Dropout(0.25))))
+    assert text == (
+        "Sequential(\n  (steps.0): Linear(3, in_features=2, bias=True)\n  (steps.1): Sequential(\n"
+        "    (steps.0): ReLU()\n    (steps.1): Dropout(p=0.25)\n  )\n)"
+    )
+    assert repr(Scale()) == "Scale(fail=False)"
+
+
+def test_a_layer_may_know_its_parent(array):
+    block = Block()
+    block.first.parent = block
+    assert list(block.get_params()) == [
+        "first.factor",
+        "first.offset",
+        "second.weight",
+        "second.bias",
+    ]
+    assert "(parent): ..." in repr(block)
+    assert block(array([[1.0, 2.0]])).shape == (1, 2)
+    assert graph(block.__call__)(array([[1.0, 2.0]])).shape == (1, 2)
+
+
+# -- the first call --------------------------------------------------------------------------------
+
+
+def test_sizes_come_with_the_first_input_and_stay(array):
+    layer = Scale()
+    assert not layer.factor.materialized
+    assert layer(array([[1.0, 2.0]])).tolist() == [[1.0, 2.0]]
+    assert layer.factor.shape == (2,)
+    with pytest.raises(ShapeError, match="mul"):
+        layer(array([[1.0, 2.0, 3.0]]))
+    assert layer.factor.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_first_call_that_fails_decides_nothing(array, recorded):
+    class Net(Layer):
+        def __init__(self):
+            self.good, self.bad = Block(), Scale(fail=True)
+
+        def forward(self, x):
+            return self.bad(self.good(x))
+
+    random.manual_seed(5)
+    untouched = Net()
+    untouched.bad.fail = False
+    random.manual_seed(5)
+    net = Net()
+    call = GraphFunction(net.__call__) if recorded else net
+    before = {name: cell.shape for name, cell in net.get_states().items()}
+    with pytest.raises(ShapeError, match="a bad one"):
+        call(array([[1.0, 2.0, 3.0]]))
+    assert {name: cell.shape for name, cell in net.get_states().items()} == before
+    assert not any(cell.materialized for cell in net.get_states().values())
+    net.bad.fail = False
+    assert call(array([[1.0, 2.0]])).shape == (1, 2)
+    assert net.good.second.weight.shape == (2, 2)
+    untouched(array([[1.0, 2.0]]))
+    assert contents(net) == contents(untouched)  # the failed call has drawn no numbers
+
+
+def test_a_first_call_that_fails_keeps_what_others_had_learnt(array):
+    known = Linear(3)
+    known(array([[1.0, 2.0]]))
+    before = known.weight.tolist()
+    with pytest.raises(ShapeError, match="a bad one"):
+        Sequential(known, Scale(fail=True))(array([[1.0, 2.0]]))
+    assert known.weight.tolist() == before
+    layer = Scale()
+    layer(array([[1.0, 2.0]]))
+    layer.fail = True
+    with pytest.raises(ShapeError):
+        layer(array([[1.0, 2.0]]))
+    assert layer.factor.shape == (2,)
+
+
+def test_a_parameter_whose_size_nobody_fills_is_named(array):
+    class Lazy(Layer):
+        def __init__(self):
+            self.weight = Parameter((None, 2))
+
+        def forward(self, x):
+            return x @ self.weight
+
+    text = (
+        r"^parameter 'weight': needs known sizes after initialize\(\), got \(None, 2\)\n"
+        r"try: self.weight.set_shape\(...\) in initialize\n  in steps.0 \(Lazy\)$"
+    )
+    with pytest.raises(ShapeError, match=text):
+        Sequential(Lazy())(array([[1.0]]))
+
+
+@pytest.mark.parametrize("order", ["call", "compile", "recorded"])
+def test_initial_values_depend_on_the_seed_and_the_order_of_making_alone(device, order):
+    class Net(Model):
+        def __init__(self):
+            self.late, self.early = Linear(3), Sequential(Linear(4), Tanh())
+
+        def forward(self, x):
+            return self.late(self.early(x))
+
+    def weights(order, device, width=5):
+        random.manual_seed(3)
+        net = Net()
+        if order == "compile":
+            net.compile([Placeholder((2, width), device=device)])
+        else:
+            call = GraphFunction(net.__call__) if order == "recorded" else net
+            call(tensor(np.ones((2, width), np.float32), device=device))
+        return {name: cell.numpy().tobytes() for name, cell in net.get_params().items()}
+
+    here = weights(order, device)
+    assert here == weights("call", "cpu_numpy")
+    other = weights(order, device, width=7)  # a size moves nothing but its own numbers
+    assert [name for name in here if here[name] != other[name]] == ["early.steps.0.weight"]
+
+
+def test_the_first_call_is_not_recorded(array):
+    net = Sequential(Linear(3), Dropout(0.0), Linear(1))
+
+    @graph
+    def step(x):
+        return net(x).sum()
+
+    x = array([[1.0, 2.0]])
+    first = step(x).item()
+    assert step(x).item() == first
+    assert step.records == 1
+    assert net(x).item() == pytest.approx(first, rel=1e-6)
+    assert not any("random" in i.op for i in step.recordings[0].program.instructions)
+
+
+def test_an_attribute_set_to_a_new_parameter_is_initialised_by_the_next_call(array):
+    layer, x = Linear(2), array([[1.0, 1.0, 1.0]])
+    call = GraphFunction(layer.__call__)
+    call(x)
+    layer.weight = Parameter((None, 2), "ones")
+    assert call(x).tolist() == layer(x).tolist() == [[3.0, 3.0]]
+    assert layer.weight.shape == (3, 2)
+
+
+def test_numpy_inputs_go_where_the_parameters_are(device):
+    layer = Linear(2, weight_init="ones")
+    host = np.ones((1, 3), np.float32)
+    assert layer.to(device)(host).device is device
+    assert layer(host).tolist() == [[3.0, 3.0]]
+    net = Sequential(Lambda(lambda x: x * 2), layer)
+    assert net(host).tolist() == [[6.0, 6.0]]  # the function has got a tensor
+
+
+# -- assigning by name -----------------------------------------------------------------------------
+
+
+def test_set_params_and_set_states(array):
+    block = Block()
+    block(array([[1.0, 2.0]]))
+    values = {name: cell.numpy() + 1.0 for name, cell in block.get_params().items()}
+    block.set_params(values)
+    for name, cell in block.get_params().items():
+        np.testing.assert_array_equal(cell.numpy(), values[name])
+    block.set_states({"first.seen": array(5.0), "first.factor": [3.0, 4.0]})
+    assert (block.first.seen.item(), block.first.factor.tolist()) == (5.0, [3.0, 4.0])
+
+
+def test_states_may_be_set_before_sizes_are_known(device, array):
+    block = Block().to(device)
+    weight = np.arange(6, dtype=np.float64).reshape(3, 2)
+    block.set_states({"second.weight": weight})
+    assert block.second.weight.device is device
+    assert block.second.weight.shape == (3, 2)
+    with pytest.raises(
+        ShapeError, match=r"Linear: needs x.shape\[-1\] == in_features == 3, got \(1, 2\)"
+    ):
+        block(array([[1.0, 2.0]]))
+    assert block.second.weight.tolist() == weight.tolist()
+    assert not block.second.bias.materialized
+    assert block(array([[1.0, 1.0, 1.0]])).tolist() == [[6.0, 9.0]]
+    with pytest.raises(
+        ShapeError, match=r"set_states 'second.weight': needs shape \(None, 2\), got \(2, 3\)"
+    ):
+        Block().set_states({"second.weight": weight.T})
+
+
+@pytest.mark.parametrize(("values", "error", "text"), [
+    ({"first.nothing": 1.0}, ArgumentError, r"Block.set_params: needs names among \(first.factor, .*\), got 'first.nothing'"),
+    ({"first.seen": 1.0}, ArgumentError, "names among"),
+    ({"first.factor": np.ones(3)}, ShapeError, r"set_params 'first.factor': needs shape \(2,\), got \(3,\)"),
+    ({"first.factor": 1.0}, ShapeError, r"needs shape \(2,\), got \(\)"),
+    ({"first.factor": np.ones(2, np.complex64)}, DTypeError, "set_params 'first.factor': needs numbers of a supported dtype, got complex64"),
+    ({"first.factor": ["a", "b"]}, DTypeError, "set_params 'first.factor': needs numbers"),
+    ({"first.factor": [[1.0], 2.0]}, ShapeError, "set_params 'first.factor': needs lists of equal length"),
+])  # fmt: skip
+def test_set_params_that_fail_change_nothing(array, values, error, text):
+    block = Block()
+    block(array([[1.0, 2.0]]))
+    before = contents(block)
+    good = {"first.offset": np.array([8.0, 9.0], np.float32)}
+    for mixed in (good | values, values | good):
+        with pytest.raises(error, match=text):
+            block.set_params(mixed)
+        assert contents(block) == before
+
+
+def test_values_that_find_no_memory_change_nothing(far_device):
+    block = Block().to("far")
+    block(tensor(np.ones((1, 64), np.float32), device="far"))
+    before = contents(block)
+    far_device.limit = sum(far_device.alive) + 300
+    values = {
+        "first.offset": np.ones(64, np.float32),
+        "second.weight": np.ones((64, 2), np.float32),
+    }
+    with pytest.raises(OutOfDeviceMemory):
+        block.set_params(values)
+    far_device.limit = None
+    assert contents(block) == before
+
+
+def test_values_take_the_cell_s_dtype_unless_that_loses_their_kind(array):
+    class Count(Layer):
+        def __init__(self):
+            self.n, self.wide = State((), dtype="int64"), State((), dtype="float64")
+            self.small = State((2,), dtype="int8")
+
+        def forward(self, x):
+            return x
+
+    layer = Count()
+    layer(array(1.0))
+    layer.set_states({"n": 3, "wide": 0.1, "small": np.array([True, False])})
+    assert (layer.n.item(), layer.wide.item(), layer.small.tolist()) == (3, 0.1, [1, 0])
+    with pytest.raises(DTypeError, match="set_states 'n': needs values of int64, got float32"):
+        layer.set_states({"n": 1.5})
+    with pytest.raises(
+        DTypeError, match="set_states 'small': needs numbers in the range of int8, got 1 to 300"
+    ):
+        layer.set_states({"small": [1, 300]})
+    assert (layer.n.item(), layer.small.tolist()) == (3, [1, 0])
+
+
+def test_set_params_reaches_graphs(array):
+    layer = Scale()
+    step, x = graph(lambda x: layer(x)), array([[1.0, 2.0]])
+    step(x)
+    layer.set_params({"factor": np.array([10.0, 10.0], np.float32)})
+    assert step(x).tolist() == [[10.0, 20.0]]
+    assert step.records == 1
+    assert layer.seen.item() == 2.0
+
+
+# -- modes and places ------------------------------------------------------------------------------
+
+
+def test_train_and_eval_reach_all_layers_and_graphs_keep_both(array):
+    net = Sequential(Linear(4), Sequential(Dropout(0.5)))
+    step = graph(lambda x: net(x))
+    x = array(np.ones((2, 3), np.float32))
+    assert net.training
+    step(x)
+    assert net.eval() is net
+    assert not any(layer.training for layer in net.layers())
+    np.testing.assert_array_equal(step(x).numpy(), net(x).numpy())
+    for _ in range(3):
+        assert net.train() is net
+        step(x)
+        net.eval()
+        step(x)
+    assert step.records == 2
+    net.steps[1].train()
+    step(x)
+    assert step.records == 3
+
+
+def test_to_moves_values_gradients_and_graphs(device):
+    other = {"far": "cpu_numpy", "cpu_numpy": "far"}[device.name]
+    layer = Scale()
+    function = GraphFunction(lambda x: layer(x))
+
+    def call(name):
+        return function(tensor([[1.0, 2.0]], device=name))
+
+    call(device)
+    layer(tensor([[1.0, 2.0]], device=device)).sum().backward()
+    with pytest.raises(DeviceError, match=f"all tensors on {other}, got {device}"):
+        call(other)
+    for name in (other, device, other):
+        assert layer.to(name) is layer
+        assert {str(cell.device) for cell in layer.get_states().values()} == {str(name)}
+        assert str(layer.factor.grad.device) == str(name)
+        assert call(name).tolist() == [[1.0, 2.0]]
+    assert layer.seen.item() == 5.0  # every call has counted, wherever the counter was
+    assert layer.factor.grad.tolist() == [1.0, 2.0]
+    assert layer.factor.requires_grad
+    assert layer.factor.is_leaf
+
+
+def test_what_has_no_value_yet_follows_the_first_tensor(device):
+    other = {"far": "cpu_numpy", "cpu_numpy": "far"}[device.name]
+    net = Sequential(Linear(2), Linear(1))
+    net[0](tensor([[1.0, 2.0]], device=other))
+    net.to(device)
+    assert net[0].weight.device is device
+    assert net(tensor([[1.0, 2.0]], device=device)).device is device
+    assert net[1].weight.device is device
+    fresh = Linear(2).to(other)
+    fresh(tensor([[1.0, 2.0]], device=device))
+    assert fresh.weight.device is device
+    with pytest.raises(LookupError, match="nowhere"):
+        fresh.to("nowhere")
+
+
+def test_moving_to_a_full_device_moves_nothing(far_device):
+    block = Block()
+    block(tensor(np.ones((1, 64), np.float32)))
+    far_device.limit = sum(far_device.alive) + 300
+    with pytest.raises(OutOfDeviceMemory):
+        block.to("far")
+    assert {str(cell.device) for cell in block.get_states().values()} == {"cpu_numpy"}
+
+
+def test_a_hook_outlives_a_move(array):
+    layer, seen = Linear(1, weight_init="ones"), []
+    layer(array([[2.0]]))
+    layer.weight.register_hook(lambda grad: seen.append(grad.item()))
+    layer.to("far").to("cpu_numpy")
+    layer(tensor([[3.0]])).sum().backward()
+    assert seen == [3.0]
+
+
+# -- copies ----------------------------------------------------------------------------------------
+
+
+def test_a_deep_copy_is_independent(array):
+    class Holder(Layer):
+        def __init__(self):
+            self.body, self.act, self.mask = (
+                Sequential(Linear(2), ops.tanh),
+                ops.relu,
+                array([2.0, 3.0]),
+            )
+            self.tied = self.body[0].weight
+
+        def forward(self, x):
+            return self.act(self.body(x)) * self.mask
+
+    one, x = Holder(), array([[1.0, -2.0]])
+    step = graph(lambda x: one(x))
+    y = step(x).tolist()
+    two = copy.deepcopy(one)
+    assert two(x).tolist() == y
+    assert two.tied is two.body[0].weight
+    assert two.tied is not one.tied
+    assert two.act is one.act
+    assert not {id(layer) for layer in one.layers()} & {id(layer) for layer in two.layers()}
+    before = contents(one)
+    opt.SGD(0.1)(two(x).sum())
+    two.mask.assign(array([0.0, 0.0]))
+    two.body.steps.append(ReLU())
+    assert contents(one) == before != contents(two)
+    assert step(x).tolist() == y
+    kept = contents(two)
+    one.set_states({name: np.zeros_like(cell.numpy()) for name, cell in one.get_states().items()})
+    assert contents(two) == kept
+
+
+def test_a_copy_made_before_the_first_call_will_have_the_same_numbers(array):
+    one = Block()
+    two = copy.deepcopy(one)
+    one.first.fail = True
+    assert not two.first.fail
+    two(array([[1.0, 2.0]]))
+    assert not one.second.weight.materialized
+    one.first.fail = False
+    one(array([[1.0, 2.0]]))
+    assert contents(one) == contents(two)
+
+
+def test_a_copy_of_a_frozen_layer_is_frozen(array):
+    layer = Linear(1)
+    layer.weight.requires_grad = False
+    fresh = copy.deepcopy(layer)
+    layer(array([[1.0]]))
+    for twin in (fresh, copy.deepcopy(layer)):
+        assert (twin.weight.requires_grad, twin.bias.requires_grad) == (False, True)
+        y = twin(array([[1.0]]))
+        assert gradients(y.sum(), twin.bias).item() == 1.0
+        assert not twin.weight.requires_grad
+
+
+@pytest.mark.parametrize("store", [pickle.dumps, copy.copy])
+def test_layers_are_not_pickled(store):
+    text = r"Linear: needs copy.deepcopy\(layer\), or layer.get_states\(\) to store its numbers, got pickle"
+    with pytest.raises(ArgumentError, match=text):
+        store(Linear(1))
+
+
+# -- other things a layer may hold -----------------------------------------------------------------
+
+
+def test_a_plain_tensor_is_no_state_but_is_read(array):
+    class Masked(Layer):
+        def __init__(self):
+            self.linear, self.mask = Linear(2, weight_init="ones"), array([1.0, 0.0])
+
+        def forward(self, x):
+            return self.linear(x) * self.mask
+
+    layer, x = Masked(), array([[1.0, 2.0]])
+    step = graph(lambda x: layer(x))
+    assert step(x).tolist() == [[3.0, 0.0]]
+    assert list(layer.get_states()) == ["linear.weight", "linear.bias"]
+    layer.mask.assign(array([0.0, 2.0]))
+    assert step(x).tolist() == [[0.0, 6.0]]
+    assert step.records == 1
+    layer.mask = array([5.0, 5.0])
+    assert step(x).tolist() == [[15.0, 15.0]]
+    assert step.records == 2
+
+
+def test_an_activation_kept_as_an_attribute_is_no_parameter(array):
+    class Keeps(Layer):
+        def __init__(self):
+            self.linear = Linear(2)
+
+        def forward(self, x):
+            self.hidden = self.linear(x)
+            return self.hidden * 2.0
+
+    layer, x = Keeps(), array([[1.0, 2.0]])
+    layer(x)
+    assert list(layer.get_states()) == ["linear.weight", "linear.bias"]
+    function = GraphFunction(lambda x: layer(x))
+    function(x)
+    with pytest.raises(RuntimeError, match="recording that has ended"):
+        layer.hidden.numpy()
+    assert function(x).shape == (1, 2)
+
+
+def test_a_layer_in_two_models_is_one_layer(array):
+    class Net(Model):
+        def __init__(self, shared):
+            self.shared, self.head = shared, Linear(1)
+            self.loss, self.optimizer = ops.mse_loss, opt.SGD(0.02, momentum=0.5)
+
+        def forward(self, x):
+            return self.head(self.shared(x))
+
+    def run(use_graph):
+        random.manual_seed(0)
+        shared = Linear(2)
+        one, two = (Net(shared).compile([x], use_graph=use_graph) for _ in range(2))
+        losses = [net.train_one_batch(x, y)[1].item() for _ in range(4) for net in (one, two)]
+        assert one.shared.weight is two.shared.weight
+        return losses, contents(one), contents(two)
+
+    x, y = array([[1.0, -1.0]]), array([[1.0]])
+    want = run(False)
+    assert run(True) == want
+    assert sum(want[0][-2:]) < sum(want[0][:2])
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+def test_errors_tell_the_path_of_the_layer(array):
+    class Deep(Layer):
+        def __init__(self):
+            self.stages = [Block(), Block()]
+            self.routes = {"left": self.stages[1]}
+
+        def forward(self, x):
+            return self.stages[1](x)
+
+    deep, wrong = Deep(), array([[1.0, 2.0, 3.0]])
+    deep(array([[1.0, 2.0]]))
+    with pytest.raises(ShapeError, match=r"needs .*got .*\n(.*\n)*  in stages.1.first \(Scale\)$"):
+        deep(wrong)
+    with pytest.raises(ShapeError, match=r"\n  in first \(Scale\)$"):
+        deep.stages[1](wrong)
+    with pytest.raises(ShapeError, match=r"\n  in Scale$"):
+        deep.stages[1].first(wrong)
+    with pytest.raises(ShapeError, match=r"\n  in stages.1.first \(Scale\)$"):
+        GraphFunction(deep.__call__)(wrong)
+    assert deep(array([[1.0, 2.0]])).shape == (1, 2)
+
+
+def test_other_exceptions_pass_through_as_they_are(array):
+    net = Sequential(Lambda(lambda x: {}["missing"]))
+    with pytest.raises(KeyError, match="missing"):
+        net(array(1.0))
+
+
+def test_a_layer_without_forward_says_so(array):
+    with pytest.raises(ArgumentError, match="Layer: needs a forward method, got none"):
+        Layer()(array(1.0))
