@@ -110,7 +110,7 @@ def stream(
 
 
 def own(grad: Tensor) -> Tensor:
-    """A cell of its own for a gradient: one value may go to several leaves, and be changed there."""
+    """A cell of its own for a gradient: one value may go to several leaves, and change there."""
     recorder = MODE.get().recorder
     if recorder is None:
         return Tensor(grad.array, grad.node, grad.index)
@@ -180,8 +180,8 @@ class _Walk:
             if any(grad is not None for grad in grads):
                 self._propagate(node, inputs, needs, grads)
             del grads
-            if not self.retain and node.token is None:
-                node.strip()
+            if not self.retain:
+                use_up(node)
             del node
             for source, need in zip(inputs, needs, strict=True):
                 if need and source is not None and type(source[0]) is Source:
@@ -272,7 +272,7 @@ def reachable(roots: Sequence[Node]) -> tuple[list[tuple[Node, Needs]], dict[Nod
         if node in seen:
             continue
         inputs = node.inputs
-        if inputs is None:  # told before anybody has got a gradient
+        if inputs is None or is_spent(node):  # told before anybody has got a gradient
             raise used_up(node)
         needs = seen[node] = needs_of(node, inputs)
         for value, need in zip(inputs, needs, strict=True):
@@ -302,6 +302,21 @@ def needs_of(node: Node, inputs: tuple[Value | None, ...]) -> Needs:
 
 def _sequence(item: tuple[Node, Needs]) -> int:
     return item[0].sequence
+
+
+def use_up(node: Node) -> None:
+    """Free what a Node keeps. A recorded one stays, for the graph, but counts as used up too."""
+    recorder = MODE.get().recorder
+    if node.token is None:
+        node.strip()
+    elif recorder is not None:
+        recorder.spent.add(node)
+
+
+def is_spent(node: Node) -> bool:
+    """True for a recorded Node that backward has been through."""
+    recorder = MODE.get().recorder
+    return recorder is not None and node in recorder.spent
 
 
 def used_up(node: Node) -> GradientError:

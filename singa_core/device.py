@@ -74,7 +74,7 @@ class DeviceState:
     """What core keeps per device: the dispatch table, constants, the launch lock.
 
     `unsettled` holds the state that replays have written since the device last said that all is
-    well; `faults` counts how often state was lost.
+    well; `faults` counts how often state was lost. `arena` is the scratch memory of executables.
     """
 
     entries: dict[Any, Any] = field(default_factory=dict)
@@ -82,6 +82,7 @@ class DeviceState:
     lock: threading.RLock = field(default_factory=threading.RLock)
     unsettled: weakref.WeakSet[Storage] = field(default_factory=weakref.WeakSet)
     faults: int = 0
+    arena: weakref.ref[Any] | None = None
 
 
 class Device(ABC):

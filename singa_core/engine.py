@@ -23,13 +23,11 @@ from singa_core.executable import LoopExecutable
 from singa_core.launch import pack
 from singa_core.mode import MODE, STRUCTURE, Mode, use_mode
 from singa_core.node import Value
-from singa_core.passes import number, optimise
+from singa_core.passes import ALGORITHMS, number, optimise
 from singa_core.program import Executable, Program
 from singa_core.recorder import GradState, HostStep, Recorder, RecordingWarning
 from singa_core.registry import registry
 from singa_core.tensor import Tensor, packed
-
-ALGORITHMS = ("memory", "sequence")
 
 
 @dataclass
@@ -54,7 +52,7 @@ class Recording:
         self._moved = list(moved.values())
 
     def matches(self) -> bool:
-        """True if every `.grad` is like what the recording found, and its cells are as they were."""
+        """True if every `.grad` is like what the recording found, and its cells as they were."""
         for state, _ in self.grads:
             now, found = state.owner._grad, state.found
             if now is not found and (now is None or found is None or now.spec is not found.spec):
@@ -250,7 +248,7 @@ class GraphFunction:
                 self._seen = self._seen if known == len(self._met) else -1
                 state = [t for t in tensors if id(t) in recorder.cells]
                 if not state:
-                    return finish(recorder, result)
+                    return finish(recorder, result, self.graph_alg)
                 # one cell under two names: given a home, it is that cell by either
                 for t in state:
                     if t.home is None:
@@ -281,7 +279,7 @@ class GraphFunction:
                 return
 
 
-def finish(recorder: Recorder, result: Any) -> Recording:
+def finish(recorder: Recorder, result: Any, algorithm: str = "memory") -> Recording:
     """Number, optimise and load what was recorded. Runs inside the recording's mode."""
     results: dict[Value, int] = {}
     made: dict[int, tuple[Tensor, Slot]] = {}
@@ -315,7 +313,7 @@ def finish(recorder: Recorder, result: Any) -> Recording:
             arg_updates.append((arg_numbers[key], value))
     program = number(recorder, list(results), updates, arg_updates)
     with use_mode(Mode(False, None)):
-        program = optimise(program, recorder.device)
+        program = optimise(program, recorder.device, algorithm)
         executable = recorder.device.load(program) or LoopExecutable(
             program, recorder.device, cells
         )

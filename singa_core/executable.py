@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from singa_core import homes
+from singa_core.arena import Arena, arena
 from singa_core.device import Array, Device, Storage, allocate, as_bytes, empty_array, from_host
 from singa_core.errors import StateLost
 from singa_core.launch import failure
 from singa_core.passes.place import Place, Placed, place
+from singa_core.passes.plan import plan
 from singa_core.program import Executable, Program
 from singa_core.spec import Spec
 from singa_core.tensor import Tensor, packed
@@ -49,23 +51,27 @@ class LoopExecutable(Executable):
         self.device = device
         self.cells = list(cells)
         self.placed = place(program, device)
+        self.plan = plan(self.placed, device.capabilities)
         self.closed = False
+        self._arena = arena(device)
+        self._bound = -1
         self._arrays: dict[int, Array] = {}
         self._code: list[tuple[Callable[..., Any], list[Any]]] = []
         self._names: list[str] = []
         self._block: Storage | None = None
+        self._empty: Storage | None = None
         self._patches: dict[int, list[Patch]] = {}
-        self._scratch: dict[Spec, Array] = {}
         self._leases: dict[int, Lease] = {}
         self._allocate(self.placed)
-        self._bind(self.placed)
+        self._arena.reserve(self.plan.buffers)
+        self._bind()
         self._written: list[Any] = [self.cells[c] for c, _ in self.placed.writes]
         self._first_write = self._find_first_write()
 
     # -- loading -----------------------------------------------------------------------------------
 
     def _allocate(self, placed: Placed) -> None:
-        """Memory for every root except arguments."""
+        """Memory for every root except arguments and temporaries."""
         arrays = self._arrays
         for cell, root in zip(self.cells, placed.cells, strict=True):
             if cell.home is None:
@@ -80,9 +86,6 @@ class LoopExecutable(Executable):
         self._allocate_scalars(placed)
         for root in placed.results:
             self._leases[root] = Lease(empty_array(self.device, placed.roots[root]))
-        for root in placed.written_roots():
-            if root not in arrays and root not in self._leases:
-                arrays[root] = empty_array(self.device, placed.roots[root])
 
     def _allocate_scalars(self, placed: Placed) -> None:
         """One block for all run-time scalars, and host views to fill it through."""
@@ -107,10 +110,19 @@ class LoopExecutable(Executable):
                 array = empty_array(self.device, spec)
             self._arrays[root] = array
 
-    def _bind(self, placed: Placed) -> None:
-        """The launch list: (function, handles), handles of arguments and results to be patched."""
+    def _bind(self) -> None:
+        """The launch list: (function, handles), handles of arguments and results to be patched.
+
+        Made anew when the arena has grown: temporaries lie elsewhere then.
+        """
+        placed = self.placed
+        self._code, self._names, self._patches = [], [], {}
+        for root, (buffer, offset) in self.plan.offsets.items():
+            spec, storage = placed.roots[root], self._arena.buffers[buffer]
+            self._arrays[root] = Array(storage, spec, spec, offset // spec.dtype.itemsize)
+        self._bound = self._arena.version
         moving = set(placed.args) | set(placed.results)
-        for step in placed.steps:
+        for number, step in enumerate(placed.steps):
             handles: list[Any] = []
             outs = [Place(root, placed.roots[root]) for root in step.outs]
             for where in (*step.ins, *outs):
@@ -121,7 +133,7 @@ class LoopExecutable(Executable):
                 handles.append(self._handle(where))
             function = step.entry.launch
             if step.entry.workspace is not None:
-                handles.append(self._workspace(step.entry.workspace))
+                handles.append(self._workspace(number, step.entry.workspace))
             kernel = step.entry.kernel
             if kernel is not None and kernel.returning:
                 function = writing(function, len(step.ins))
@@ -134,17 +146,28 @@ class LoopExecutable(Executable):
 
     def _copy_to_state(self, cell: int, root: int) -> None:
         """The last launches: new values that could not be computed in place."""
-        source, target = self._arrays[root].storage, self._arrays[self.placed.cells[cell]].storage
-        nbytes = self.placed.roots[root].nbytes
-        if nbytes:
-            self._code.append((self.device.copy, [source.buffer, 0, target.buffer, 0, nbytes]))
+        source, target = self._arrays[root], self._arrays[self.placed.cells[cell]].storage
+        spec = self.placed.roots[root]
+        start = source.offset * spec.dtype.itemsize
+        if spec.nbytes:
+            bytes_of = [source.storage.buffer, start, target.buffer, 0, spec.nbytes]
+            self._code.append((self.device.copy, bytes_of))
             self._names.append(f"copy to cell {cell}")
 
-    def _workspace(self, spec: Spec) -> Any:
-        """Scratch memory of a launch: launches of one size follow each other and share it."""
-        if spec not in self._scratch:
-            self._scratch[spec] = empty_array(self.device, spec)
-        return self._scratch[spec].handle
+    def _workspace(self, number: int, spec: Spec) -> Any:
+        """The handle of a launch's scratch memory."""
+        if number not in self.plan.workspaces:  # a kernel that asked for nothing
+            buffer, offset = self._nothing(), 0
+        else:
+            at, offset = self.plan.workspaces[number]
+            buffer = self._arena.buffers[at]
+        return Array(buffer, spec, spec, offset).handle
+
+    def _nothing(self) -> Storage:
+        """Memory of no bytes."""
+        if self._empty is None:
+            self._empty = allocate(self.device, 0)
+        return self._empty
 
     def _handle(self, where: Place) -> Any:
         lease = self._leases.get(where.root)
@@ -166,6 +189,8 @@ class LoopExecutable(Executable):
     # -- running -----------------------------------------------------------------------------------
 
     def run(self, args: Sequence[Array], scalars: Callable[[], Sequence[Any]]) -> list[Array]:
+        if self._bound != self._arena.version:
+            self._bind()
         remaining = iter(self._code)
         try:
             self._prepare(args, scalars)
@@ -270,13 +295,13 @@ class LoopExecutable(Executable):
         self._patches.clear()
         self._arrays.clear()
         self._leases.clear()
-        self._scratch.clear()
-        self._block = None
+        self._block = self._empty = None
+        self._arena = Arena(self.device)  # ours alone: the shared one may go
 
     def report(self) -> Mapping[str, Any]:
         placed = self.placed
+        own = {*placed.results, *placed.scalars, *placed.constants.values()}
         in_place = sum(r == placed.cells[c] for c, r in placed.writes)
-        temporary = {*placed.written_roots(), *placed.scalars, *placed.constants.values()}
         return {
             "instructions": len(self.program.instructions),
             "launches": len(placed.steps),
@@ -284,7 +309,9 @@ class LoopExecutable(Executable):
             "copies": placed.copies,
             "in_place_updates": in_place,
             "updates": len(placed.writes),
-            "bytes": sum(placed.roots[root].nbytes for root in temporary - set(placed.cells)),
+            "bytes": self.plan.nbytes + sum(placed.roots[root].nbytes for root in own),
+            "planned_peak": self.plan.nbytes,
+            "live_bound": self.plan.bound,
             "served": [
                 (s.text, s.entry.kernel.language if s.entry.kernel else "none")
                 for s in placed.steps

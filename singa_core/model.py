@@ -10,10 +10,11 @@ from typing import Any
 from singa_core.arguments import first_device
 from singa_core.device import Device
 from singa_core.dtype import DTypeLike
-from singa_core.engine import ALGORITHMS, GraphFunction
+from singa_core.engine import GraphFunction
 from singa_core.errors import ArgumentError, DeviceError, SingaError
 from singa_core.layer import Layer, as_tensors, place
 from singa_core.mode import MODE, Mode, use_mode
+from singa_core.passes import ALGORITHMS
 from singa_core.recorder import Recorder
 from singa_core.spec import Spec, check_shape
 from singa_core.tensor import Tensor, as_device

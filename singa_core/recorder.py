@@ -80,6 +80,7 @@ class Recorder:
     grads: dict[int, GradState] = field(default_factory=dict)
     reads: dict[Any, Source] = field(default_factory=dict)
     met: dict[int, Any] = field(default_factory=dict)
+    spent: set[Node] = field(default_factory=set)
 
     def meet(self, owner: Any) -> None:
         """The recording depends on `owner.fingerprint()`: a layer or an optimiser takes part."""

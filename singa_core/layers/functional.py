@@ -15,8 +15,8 @@ from singa_core.tensor import Tensor
 def check_step(where: str, rule: str, step: Any, at: str = "") -> None:
     """Raises: ArgumentError for what cannot be called on tensors: a class of layers, a list."""
     if isinstance(step, type):
-        hint = f"{step.__name__}(...)"
-        raise ArgumentError(where, rule, f"the class {step.__name__}{at}", hint=hint)
+        name = step.__name__
+        raise ArgumentError(where, rule, f"the class {name}{at}", hint=f"{name}(...)")
     if not callable(step):
         hint = f"{where}(*layers)" if isinstance(step, list | tuple) else None
         raise ArgumentError(where, rule, f"{step!r}{at}", hint=hint)

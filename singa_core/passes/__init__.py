@@ -5,6 +5,9 @@ lower:  composites without a kernel -> their decomposition
 fold:   work on constants, and work that does nothing
 cse:    the same instruction twice
 prune:  instructions whose results nobody needs
+order:  the same instructions with a lower peak of live bytes
+place:  roots, views and packed copies, for one device
+plan:   which memory each temporary root gets
 """
 
 from __future__ import annotations
@@ -14,12 +17,17 @@ from singa_core.passes.cse import cse
 from singa_core.passes.fold import fold
 from singa_core.passes.lower import lower
 from singa_core.passes.number import number
+from singa_core.passes.order import order
 from singa_core.passes.prune import prune
 from singa_core.program import Program
 
-__all__ = ["cse", "fold", "lower", "number", "optimise", "prune"]
+__all__ = ["ALGORITHMS", "cse", "fold", "lower", "number", "optimise", "order", "prune"]
+
+ALGORITHMS = ("memory", "sequence")
+"""What a graph's order is chosen for: the lowest peak, or to be the recorded one."""
 
 
-def optimise(program: Program, device: Device) -> Program:
+def optimise(program: Program, device: Device, algorithm: str = "memory") -> Program:
     """The passes every Program goes through before it is loaded."""
-    return prune(cse(fold(lower(prune(program), device), device)))
+    program = prune(cse(fold(lower(prune(program), device), device)))
+    return order(program) if algorithm == "memory" else program

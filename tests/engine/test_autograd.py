@@ -350,6 +350,20 @@ def test_a_second_backward_says_which_op_and_what_to_do(array):
         y.backward()
 
 
+def test_a_second_backward_is_refused_while_recording_as_well(array, run):
+    w = array(2.0, requires_grad=True)
+
+    def twice(x, *, retain):
+        y = (w * x).tanh()
+        first = gradients(y, w, retain_graph=retain)
+        return first, gradients(y, w)
+
+    with pytest.raises(GradientError, match="second backward through tanh"):
+        run(lambda x: twice(x, retain=False), array(1.0))
+    first, second = run(lambda x: twice(x, retain=True), array(1.0))
+    assert first.item() == second.item()
+
+
 def test_a_used_up_part_is_found_before_any_gradient_is_given(array):
     w, v = array(2.0, requires_grad=True), array(3.0, requires_grad=True)
     shared = w * w

@@ -1,6 +1,7 @@
 """Memory, by core's own counters: what is freed when, and what a replay may allocate."""
 
 import gc
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -256,3 +257,15 @@ def test_a_profile_names_every_launch(vector):
     assert [name.split(" = ")[1].split("(")[0] for name, _ in times] == ["add", "mul", "sum"]
     assert all(seconds >= 0 for _, seconds in times)
     assert w.numpy()[0] == 3.0
+
+
+def test_shapes_and_numbers_that_keep_changing_do_not_grow_the_tables(array, device, monkeypatch):
+    monkeypatch.setattr("singa_core.resolve.MAX_ENTRIES", 50)
+    monkeypatch.setattr(import_module("singa_core.tensor"), "MAX_CONSTANTS", 20)
+    monkeypatch.setattr(device.state, "constants", {})
+    monkeypatch.setattr(device.state, "entries", {})
+    x = array([1.0])
+    for n in range(1, 200):
+        assert (x.broadcast_to(n) + float(n)).tolist()[-1] == n + 1.0
+        assert len(device.state.entries) <= 50
+        assert len(device.state.constants) <= 20

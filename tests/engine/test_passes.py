@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from singa_core import graph, kernels, ops, random, tensor
 from singa_core.device import from_host
@@ -12,7 +14,9 @@ from singa_core.mode import Mode, use_mode
 from singa_core.operation import Operation
 from singa_core.optable import OPS
 from singa_core.passes import cse, fold, lower, number, optimise, prune
+from singa_core.passes.order import Flow, live_peak, order
 from singa_core.passes.place import place
+from singa_core.passes.plan import Piece, in_arena, in_buffers, live_bytes, plan
 from singa_core.program import Instruction, Program
 from singa_core.recorder import Recorder
 from singa_core.spec import Spec
@@ -405,3 +409,94 @@ def test_optimise_keeps_what_a_program_does(device):
     x = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
     (one,), (other,) = run(p, device, x), run(got, device, x)
     assert one.tobytes() == other.tobytes()
+
+
+# -- order and plan ------------------------------------------------------------------------------------
+
+
+def wide(*shape):
+    return Spec(shape, "float32")
+
+
+def test_order_finishes_one_branch_before_it_starts_the_next():
+    big, small = wide(1000), wide(1)
+    p = program(
+        ("exp", [0], [1], {}), ("exp", [0], [2], {}),
+        ("sum", [1], [3], {"axis": (0,), "keepdims": False}),
+        ("sum", [2], [4], {"axis": (0,), "keepdims": False}),
+        ("add", [3, 4], [5], {}),
+        specs={0: big, 1: big, 2: big, 3: small, 4: small, 5: small}, args=(0,), results=(5,),
+    )  # fmt: skip
+    assert live_peak(p) == 4000 + 4000 + 4
+    assert ops_of(order(p)) == ["exp", "sum", "exp", "sum", "add"]
+    assert live_peak(order(p)) == 4000 + 4 + 4
+
+
+def test_order_reads_an_old_value_before_the_new_one_is_made():
+    p = program(
+        ("neg", [0], [1], {}), ("exp", [0], [2], {}), specs={0: X, 1: X, 2: X},
+        cells=(0,), results=(2,), updates=((0, 1),),
+    )  # fmt: skip
+    assert Flow(p).before == [{1}, set()]
+
+
+def test_order_keeps_what_cannot_be_better():
+    p = program(("exp", [0], [1], {}), ("neg", [1], [2], {}), args=(0,), results=(2,))
+    assert order(p) is p
+
+
+def test_two_cells_that_swap_keep_an_order_that_works():
+    p = program(
+        ("neg", [0], [2], {}), ("neg", [1], [3], {}), cells=(0, 1), updates=((0, 3), (1, 2)),
+    )  # fmt: skip
+    assert sorted(Flow(p).greedy()) == [0, 1]
+
+
+def pieces(*spans):
+    return [Piece(nbytes, first, last) for nbytes, first, last in spans]
+
+
+def test_an_arena_gives_memory_again_and_overlaps_nothing_alive():
+    made = pieces((100, 0, 1), (50, 1, 2), (100, 2, 3), (10, 0, 3))
+    places, buffers = in_arena(made, alignment=64)
+    assert buffers == [192 + 10]  # 100 | 50 at 128 | 10 after both, at 192; the last 100 at 0 again
+    assert [places[id(p)] for p in made] == [(0, 0), (0, 128), (0, 0), (0, 192)]
+
+
+def test_whole_buffers_serve_several_pieces():
+    made = pieces((100, 0, 1), (50, 1, 2), (80, 2, 3), (120, 3, 4))
+    places, buffers = in_buffers(made)
+    assert [places[id(p)][0] for p in made] == [0, 1, 0, 1]
+    assert buffers == [100, 120]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 300), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30
+    )
+)
+def test_no_two_living_pieces_share_a_byte(spans):
+    made = pieces(*[(n, min(a, b), max(a, b)) for n, a, b in spans])
+    bound = live_bytes(made, 10)
+    for places, buffers in (in_arena(made, 16), in_buffers(made)):
+        assert sum(buffers) >= bound
+        for i, p in enumerate(made):
+            for q in made[:i]:
+                (b, s), (c, t) = places[id(p)], places[id(q)]
+                apart = p.last < q.first or q.last < p.first or b != c
+                assert apart or s + p.nbytes <= t or t + q.nbytes <= s
+
+
+def test_a_chain_of_elementwise_launches_lives_in_one_piece(device):
+    p = program(
+        ("exp", [0], [1], {}), ("neg", [1], [2], {}), ("abs", [2], [3], {}), ("exp", [3], [4], {}),
+        args=(0,), results=(4,),
+    )  # fmt: skip
+    made = plan(place(p, device), device.capabilities)
+    in_place = kernels.table(device.languages[0]).find("neg", [X.dtype], [X.dtype]).in_place
+    assert made.nbytes == (X.nbytes if in_place else 2 * X.nbytes)
+    assert made.bound == made.nbytes
+    np.testing.assert_array_equal(
+        run(p, device, np.ones((2, 3), np.float32))[0],
+        np.exp(np.abs(-np.exp(np.ones((2, 3), np.float32)))),
+    )

@@ -364,6 +364,20 @@ def test_random_programs_give_the_same_bits_eagerly_and_recorded(device, alg, pr
     counts.bitwise_compared(sum(len(fact) for fact in want[2::4]))
 
 
+@settings(FEW, max_examples=100)
+@given(program=STEPS, picks=PICKS)
+def test_where_nobody_can_count_holders_all_values_count_as_held(
+    device, monkeypatch, program, picks
+):
+    monkeypatch.setattr(homes, "CAN_COUNT", False)
+    monkeypatch.setattr(homes, "references", lambda _: -1)
+    monkeypatch.setattr(homes, "ALONE", (0, 0))
+    want, got, _ = compare(device, program, picks)
+    assert want == got
+    assert all(want[-1])
+    counts.bitwise_compared(sum(len(fact) for fact in want[2::4]))
+
+
 # -- the judge is no pushover ------------------------------------------------------------------------------
 
 

@@ -16,7 +16,6 @@ from singa_core.errors import (
 )
 from singa_core.layers import Linear
 
-
 # -- before it has a value -------------------------------------------------------------------------
 
 
