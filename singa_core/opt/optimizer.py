@@ -202,11 +202,12 @@ _UNPRINTED = frozenset({"_schedule", "_slots"})  # read by each replay
 
 def listed(where: str, params: Params) -> list[Tensor]:
     """The parameters, each once. Raises: ArgumentError for anything else, or none."""
-    items: list[Any] = [None]  # of a single tensor; its rows, if it were iterated
-    if isinstance(params, Iterable) and not isinstance(params, Tensor):
+    got = f"a {type(params).__name__}"
+    if isinstance(params, Iterable) and not isinstance(params, Tensor | str):
         items = list(params.values() if isinstance(params, Mapping) else params)
-    if not items or not all(isinstance(item, Tensor) for item in items):
-        kinds = ", ".join(sorted({type(item).__name__ for item in items})) or "none"
-        got = f"a {type(params).__name__}" if items == [None] else f"a list of {kinds}"
-        raise ArgumentError(where, "params that are tensors", got, hint="params=model.get_params()")
-    return list({id(item): item for item in items}.values())
+        others = sorted({type(item).__name__ for item in items if not isinstance(item, Tensor)})
+        if items and not others:
+            return list({id(item): item for item in items}.values())
+        got = f"{', '.join(others) or 'nothing'} in {got}"
+    rule, hint = "a list or dict of tensors as params", "params=model.get_params()"
+    raise ArgumentError(where, rule, got, hint=hint)

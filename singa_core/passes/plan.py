@@ -149,7 +149,7 @@ def in_arena(
         done.append((start, start + piece.nbytes, piece))
         done.sort(key=lambda entry: entry[0])
         size = max(size, start + piece.nbytes)
-    return places, [size] if size else []
+    return places, [size] if pieces else []
 
 
 def in_buffers(pieces: Sequence[Piece]) -> tuple[dict[int, tuple[int, int]], list[int]]:

@@ -500,3 +500,12 @@ def test_a_chain_of_elementwise_launches_lives_in_one_piece(device):
         run(p, device, np.ones((2, 3), np.float32))[0],
         np.exp(np.abs(-np.exp(np.ones((2, 3), np.float32)))),
     )
+
+
+def test_temporaries_without_bytes_have_a_place_too(device):
+    none = wide(0, 3)
+    p = program(
+        ("exp", [0], [1], {}), ("neg", [1], [2], {}), specs={0: none, 1: none, 2: none},
+        args=(0,), results=(2,),
+    )  # fmt: skip
+    assert run(p, device, np.ones((0, 3), np.float32))[0].shape == (0, 3)

@@ -222,12 +222,14 @@ def test_params_may_be_a_dict_a_generator_or_name_one_twice(array):
 
 
 @pytest.mark.parametrize(("params", "got"), [
-    (lambda w: w, "a Tensor"), (lambda w: [w, "w"], "a list of Tensor, str"), (lambda w: "weights", "a list of str"),
-    (lambda w: [], "a list of none"), (lambda w: 3, "a int"), (lambda w: [w.numpy()], "a list of ndarray"),
+    (lambda w: w, "a Tensor"), (lambda w: "weights", "a str"), (lambda w: 3, "a int"),
+    (lambda w: [w, "w", 3], "int, str in a list"), (lambda w: [w.numpy()], "ndarray in a list"),
+    (lambda w: [], "nothing in a list"), (lambda w: {}, "nothing in a dict"),
+    (lambda w: {"w": w.numpy()}, "ndarray in a dict"),
 ])  # fmt: skip
 def test_params_that_are_none(array, params, got):
     w = array([[1.0], [2.0]], requires_grad=True)
-    text = rf"^Adam: needs params that are tensors, got {got}\ntry: params=model.get_params\(\)$"
+    text = rf"^Adam: needs a list or dict of tensors as params, got {got}\ntry: params=model.get_params\(\)$"
     with pytest.raises(ArgumentError, match=text):
         opt.Adam(0.1, params=params(w))
     adam = opt.Adam(0.1, params=[w])
