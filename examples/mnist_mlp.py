@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 
 import numpy as np
 from tqdm import tqdm
@@ -11,17 +12,17 @@ from tqdm import tqdm
 import singa_core as sc
 from singa_core.data.digits import load_mnist_5k
 from singa_core.data.loader import ArrayLoader
-from singa_core.layers import Linear, ReLU, Sequential
+from singa_core.layers import Flatten, Linear, ReLU, Sequential
 from singa_core.metric import accuracy
 
 BATCH = 64
 
 
 class MLP(sc.Model):
-    """784 -> 256 -> 128 -> 10; the default training step uses `loss` and `optimizer`."""
+    """28 x 28 -> 256 -> 128 -> 10; the default training step uses `loss` and `optimizer`."""
 
     def __init__(self, rate: float) -> None:
-        self.body = Sequential(Linear(256), ReLU(), Linear(128), ReLU(), Linear(10))
+        self.body = Sequential(Flatten(), Linear(256), ReLU(), Linear(128), ReLU(), Linear(10))
         self.loss = sc.ops.cross_entropy
         self.optimizer = sc.opt.SGD(rate, momentum=0.9)
 
@@ -36,10 +37,9 @@ def train(
     times = []
     for _ in range(epochs):
         start, loss = time.perf_counter(), None
-        bar = tqdm(loader, total=len(loader), disable=quiet, leave=False)
+        bar = tqdm(loader, total=len(loader), disable=quiet or None, leave=False)  # None: no tty
         for images, labels in bar:
-            x = sc.tensor(images.reshape(len(images), -1), device=device)
-            _, loss = model.train_one_batch(x, sc.tensor(labels, device=device))
+            _, loss = model.train_one_batch(images, labels)
         sc.synchronize(device)
         times.append((time.perf_counter() - start) / len(loader))
         if not quiet:
@@ -51,11 +51,11 @@ def make(rate: float, device: sc.Device, seed: int, *, use_graph: bool) -> MLP:
     """A compiled model; the same seed gives the same weights on every device."""
     sc.manual_seed(seed)
     model = MLP(rate)
-    model.compile([sc.Placeholder((BATCH, 784), device=device)], use_graph=use_graph)
+    model.compile([sc.Placeholder((BATCH, 28, 28), device=device)], use_graph=use_graph)
     return model
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Train, test, and say what it took."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu", help="backend[:index], cpu, gpu or auto")
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rate", type=float, default=0.05, help="learning rate")
     parser.add_argument("--no-graph", action="store_true", help="run every operation eagerly")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
 
     device = sc.device(options.device)
     data = load_mnist_5k(seed=options.seed)
@@ -78,10 +78,8 @@ def main() -> None:
 
     model.eval()
     with sc.no_grad():
-        scores = model(
-            sc.tensor(data.test_images.reshape(len(data.test_images), -1), device=device)
-        )
-    print(f"test accuracy {accuracy(scores.numpy(), data.test_labels):.4f}")
+        scores = model(data.test_images)
+    print(f"test accuracy {accuracy(scores, data.test_labels):.4f}")
 
     other = make(options.rate, device, options.seed, use_graph=options.no_graph)
     rest = train(other, loader, device, 2, quiet=True)

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from types import MethodType
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -57,11 +58,23 @@ class Recording:
             now, found = state.owner._grad, state.found
             if now is not found and (now is None or found is None or now.spec is not found.spec):
                 return False
+        if self._swaps_grads():
+            return False
         if self._seen != STRUCTURE.count:
             if self._states != [_state_of(cell) for cell in self.cells]:
                 return False
             self._seen = STRUCTURE.count
         return True
+
+    def _swaps_grads(self) -> bool:
+        """True if a `.grad` is now at another owner, or at two: stand-ins would mix them up."""
+        others: dict[int, int] = {}
+        for state, _ in self.grads:
+            now = state.owner._grad
+            if now is not None and now is not state.found:
+                others[id(now)] = others.get(id(now), 0) + 1
+        found = {id(state.found) for state, _ in self.grads}
+        return any(count > 1 or key in found for key, count in others.items())
 
     def replay(self, args: Sequence[Tensor]) -> Any:
         """Host program, device program, results. The caller has the device's lock."""
@@ -192,6 +205,10 @@ class GraphFunction:
         """What a recording depends on."""
         grads = [owner._grad is None for owner in self._owners.values()] if self._owners else ()
         return found.device, tuple(found.parts), MODE.get().grad, self._structure(), tuple(grads)
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        """As a method, the owner is the first argument, and static."""
+        return self if owner is None else MethodType(self, owner)
 
     def _structure(self) -> int:
         """A number for the state that all layers and optimisers met so far are in."""

@@ -127,8 +127,7 @@ class LoopExecutable(Executable):
             outs = [Place(root, placed.roots[root]) for root in step.outs]
             for where in (*step.ins, *outs):
                 if where.root in moving:
-                    whole = where.whole and where.form is placed.roots[where.root]
-                    patch = (handles, len(handles), None if whole else where)
+                    patch = (handles, len(handles), None if placed.covers(where) else where)
                     self._patches.setdefault(where.root, []).append(patch)
                 handles.append(self._handle(where))
             function = step.entry.launch
@@ -137,9 +136,8 @@ class LoopExecutable(Executable):
             kernel = step.entry.kernel
             if kernel is not None and kernel.returning:
                 function = writing(function, len(step.ins))
-            if function is not None:
-                self._code.append((function, handles))
-                self._names.append(step.text)
+            self._code.append((function, handles))
+            self._names.append(step.text)
         for cell, root in placed.writes:
             if root != placed.cells[cell]:
                 self._copy_to_state(cell, root)
@@ -174,9 +172,7 @@ class LoopExecutable(Executable):
         array = self._arrays.get(where.root) if lease is None else lease.array
         if array is None:  # an argument: bound at each run
             return None
-        if where.whole and where.form is array.form:
-            return array.handle
-        return look(array, where)
+        return array.handle if self.placed.covers(where) else look(array, where)
 
     def _find_first_write(self) -> int:
         """Number of the first launch that writes state; a failure before it has changed nothing."""

@@ -24,13 +24,12 @@ class Same:
 
 
 def print_value(value: Any) -> Hashable:
-    """Plain values by value, tensors by cell and place, everything else by identity.
+    """Plain values by value, tensors by cell, everything else by identity.
 
     Layers and optimisers have a fingerprint of their own, and a recording asks those it has met.
     """
     if isinstance(value, Tensor):
-        place = value.array.storage.device.name if value.array is not None else None
-        return ("cell", id(value), value.requires_grad, place)
+        return ("cell", id(value), value.requires_grad)
     if value is None or isinstance(value, bool | int | str | bytes):
         return (type(value), value)
     if isinstance(value, float):  # the text, since 0.0 == -0.0 and NaN is not even itself

@@ -52,7 +52,11 @@ def is_held(cell: Any) -> bool:
     """True if anybody but `cell.array` may still look at its value. For cells without a home."""
     if not CAN_COUNT or cell.array is None:
         return True
-    return counts(cell) != ALONE or cell.array.storage.exported
+    # as `counts` does, written out: eager updates ask for every cell
+    if references(cell.array) != ALONE[0] or references(cell.array.storage) != ALONE[1]:
+        return True
+    marks = cell.array.storage.marks
+    return marks is not None and marks.exported
 
 
 def rebind(cell: Tensor, array: Array) -> None:

@@ -22,7 +22,9 @@ def run(entry: Entry, arrays: list[Array], device: Device) -> Sequence[Array]:
         for i in entry.needs_pack:
             packed[i] = pack(packed[i])
         forms = tuple(a.form for a in packed)
-        again = find_entry(device, entry.op, tuple(v for _, v in entry.attrs), forms)
+        again = find_entry(
+            device, entry.op, entry.op.pack(entry.options) if entry.options else (), forms
+        )
         return run(again, packed, device)
     if entry.launch is not None:
         return launch(entry, arrays, device)

@@ -156,7 +156,8 @@ class Model(Layer):
             if MODE.get().recorder is not None:
                 return method(self, *args, **options)
             device = first_device((args, options)) or self._where()
-            args, options = as_tensors((args, options), device)
+            if options or any([type(x) is not Tensor for x in args]):
+                args, options = as_tensors((args, options), device)
             if self._graphs is None:
                 return method(self, *args, **options)
             functions, key = self._graphs.functions, (name, method, device)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from contextlib import suppress
+from typing import Any, ClassVar
 
+from singa_core.attributes import MAX_INTERNED, Attrs, Packed, hashable, is_plain, short_key, typed
 from singa_core.device import Array, Device, Storage, with_memory
 from singa_core.dtype import DType, as_dtype, fits, promote, weak
 from singa_core.errors import ArgumentError, DeviceError, DTypeError
@@ -22,9 +24,7 @@ from singa_core.resolve import Entry, resolve
 from singa_core.spec import Shape, Spec
 from singa_core.tensor import Tensor, constant, number_key, tensor
 
-Attrs = tuple[Any, ...]
 Layout = tuple[Shape, int]
-MAX_PACKS: Final = 256
 
 
 class Needs(tuple[bool, ...]):
@@ -69,7 +69,8 @@ class Operation:
         cls.attributes = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
     def __init__(self) -> None:
-        self._packs: dict[tuple[tuple[str, Any], ...], Attrs] = {}
+        self._interned: dict[Any, Attrs] = {}
+        self._packs: dict[Any, Attrs] = {}  # a short cut to it
         register(self)
 
     def infer(self, *specs: Any, **attrs: Any) -> Spec | tuple[Spec, ...]:
@@ -120,50 +121,40 @@ class Operation:
         return apply(self, tensors, self.pack(attrs))
 
     def pack(self, attrs: dict[str, Any]) -> Attrs:
-        """Attribute values in declared order, hashable.
+        """Attribute values in declared order, as one interned object.
 
-        Raises: ArgumentError for an unknown name.
+        Raises: ArgumentError for an unknown name, a missing one, or a value without a hash.
         """
         try:
-            return self._packs[tuple(attrs.items())]
-        except (KeyError, TypeError):  # new, or with a list in it
-            return self._pack(attrs)
+            found = self._packs.get(short_key(attrs))
+        except TypeError:  # a list, which has no hash
+            found = None
+        return self._pack(attrs) if found is None else found
 
     def _pack(self, attrs: dict[str, Any]) -> Attrs:
-        values: list[Any] = []
-        left = len(attrs)
-        for name, default in self.attributes.items():
-            if name in attrs:
-                value = attrs[name]
-                left -= 1
-                values.append(hashable(value) if isinstance(value, _CONTAINERS) else value)
-            elif default is inspect.Parameter.empty:
-                raise ArgumentError(self.name, f"the attribute {name!r}", sorted(attrs))
-            else:
-                values.append(default)
-        if left:
-            unknown = ", ".join(sorted(set(attrs) - set(self.attributes)))
+        unknown = [name for name in attrs if name not in self.attributes]
+        if unknown:
             known = ", ".join(self.attributes) or "none"
-            raise ArgumentError(self.name, f"attributes among ({known})", unknown)
-        packed = tuple(values)
-        if len(self._packs) < MAX_PACKS and not any(
-            isinstance(v, _CONTAINERS) for v in attrs.values()
-        ):
-            self._packs[tuple(attrs.items())] = packed
+            raise ArgumentError(self.name, f"attributes among ({known})", ", ".join(unknown))
+        values = []
+        for name, default in self.attributes.items():
+            if name not in attrs and default is inspect.Parameter.empty:
+                raise ArgumentError(
+                    self.name, f"the attribute {name!r}", ", ".join(attrs) or "none"
+                )
+            values.append(hashable(f"{self.name}, {name}", attrs.get(name, default)))
+        if len(self._interned) >= MAX_INTERNED:
+            self._interned.clear()
+            self._packs.clear()
+        key = tuple([typed(value) for value in values])
+        packed = self._interned.setdefault(key, Packed(values))
+        if all(is_plain(value) for value in attrs.values()):
+            with suppress(TypeError):  # a list, which has no hash
+                self._packs[short_key(attrs)] = packed
         return packed
 
     def __repr__(self) -> str:
         return f"<operation {self.name}>"
-
-
-_CONTAINERS: Final = (list, dict, set)
-
-
-def hashable(value: Any) -> Any:
-    """Lists as tuples, so that an attribute can be part of a key."""
-    if isinstance(value, list | tuple):
-        return tuple(hashable(item) for item in value)
-    raise ArgumentError("attribute", "a hashable value", repr(value))
 
 
 # -- apply -----------------------------------------------------------------------------------------

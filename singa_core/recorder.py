@@ -18,12 +18,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from singa_core.attributes import Attrs
 from singa_core.device import Device
 from singa_core.errors import DeviceError, GradientError, RecordingError
 from singa_core.host import leaked, user_line
 from singa_core.mode import MODE, Mode
 from singa_core.node import Node, Source, Value, collected, flows
-from singa_core.operation import Attrs, Operation, apply, as_tensors, cast_all
+from singa_core.operation import Operation, apply, as_tensors, cast_all
 from singa_core.optable import OPS
 from singa_core.resolve import find_entry
 from singa_core.spec import Spec

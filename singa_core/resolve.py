@@ -16,8 +16,9 @@ from singa_core.errors import ArgumentError, DTypeError, KernelMissing, ShapeErr
 from singa_core.spec import AnyForm, Spec, make_form, spec_of
 
 if TYPE_CHECKING:
+    from singa_core.attributes import Attrs
     from singa_core.kernels import Kernel
-    from singa_core.operation import Attrs, Operation
+    from singa_core.operation import Operation
 
 MAX_ENTRIES: Final = 16384  # shapes that keep changing must not grow the table for ever
 

@@ -250,6 +250,8 @@ class Tensor(ArrayMethods):
         else:
             homes.rebind(self, packed(result))
             if not stays_leaf:
+                if (self.node is None) != (result.node is None):
+                    STRUCTURE.changed()  # a recording may not take a taped state
                 self.node, self.index = result.node, result.index
         return self
 

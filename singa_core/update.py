@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from singa_core import homes
+from singa_core.attributes import Attrs
 from singa_core.device import Array, empty_array
 from singa_core.errors import DTypeError, ShapeError, SingaError, StateLost
 from singa_core.launch import failure
 from singa_core.mode import MODE
-from singa_core.operation import Attrs, Operation, apply, as_tensors
+from singa_core.operation import Operation, apply, as_tensors
 from singa_core.optable import function
 from singa_core.resolve import Entry, find_entry
 from singa_core.spec import Spec
@@ -91,12 +92,13 @@ def _update_in_place(
         if storage.device is not device:
             return False
     outs = _outputs(entry, cells, storages, free)
-    written = [a.handle for a in outs]
+    written = [a.handle if a._handle is None else a._handle for a in outs]
     if entry.workspace is not None:
         scratch = empty_array(device, entry.workspace)
         written.append(scratch.handle)
     try:
-        device.call(entry.launch, *[a.handle for a in arrays], *written)
+        handles = [a.handle if a._handle is None else a._handle for a in arrays]
+        device.call(entry.launch, *handles, *written)
     except SingaError:  # the kernel refuses its input, and has written nothing
         raise
     except Exception as error:
@@ -110,7 +112,7 @@ def _update_in_place(
 
 
 def _outputs(
-    entry: Entry, cells: Sequence[Tensor], storages: list[Any], free: list[bool]
+    entry: Entry, cells: Sequence[Tensor], storages: list[Any], alones: list[bool]
 ) -> list[Array]:
     """The cells' own arrays where they may be overwritten, else new ones.
 
@@ -118,11 +120,17 @@ def _outputs(
     For the same reason one of several outputs may only take the place of the input in line with it.
     """
     outs: list[Array] = []
-    for cell, spec, alone in zip(cells, entry.specs, free, strict=True):
+    for cell, spec, alone in zip(cells, entry.specs, alones, strict=True):
         own = cell.array
         if own is None or own.spec is not spec:
             check_fit(entry.op, cell, spec)
-        if alone and own is not None and _in_line(own.storage, storages, len(outs), len(cells)):
+        # a packed one: elements of a view may lie over each other
+        if (
+            alone
+            and own is not None
+            and own.packed
+            and _in_line(own.storage, storages, len(outs), len(cells))
+        ):
             outs.append(own)
         else:
             outs.append(empty_array(cell.device, spec))

@@ -1,8 +1,11 @@
-"""Small layers that several tests use."""
+"""Small layers and models that several tests use."""
 
-from singa_core import Layer, Parameter, State
+import numpy as np
+
+from house import counts
+from singa_core import Layer, Model, Parameter, Placeholder, State, ops, opt, random, tensor
 from singa_core.errors import ShapeError
-from singa_core.layers import Linear
+from singa_core.layers import Dropout, Linear, ReLU, Sequential
 
 
 class Scale(Layer):
@@ -37,3 +40,34 @@ def contents(layer):
     """Names and values of all state; None for what has no value yet."""
     states = layer.get_states()
     return {name: cell.tolist() if cell.materialized else None for name, cell in states.items()}
+
+
+class Net(Model):
+    """4 -> 8 -> 3, with the default step."""
+
+    def __init__(self, optimizer=None, p=0.0):
+        self.body = Sequential(Linear(8), ReLU(), Dropout(p), Linear(3))
+        self.loss = ops.cross_entropy
+        self.optimizer = optimizer or opt.SGD(0.1, momentum=0.5)
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def batch(device, n=6, seed=0):
+    rng = np.random.default_rng(seed)
+    x = tensor(rng.normal(size=(n, 4)).astype(np.float32), device=device)
+    return x, tensor(rng.integers(0, 3, n), device=device)
+
+
+def made(device, *args, kind=Net, use_graph=True, seed=0, **options):
+    random.manual_seed(seed)
+    return kind(*args, **options).compile([Placeholder((6, 4), device=device)], use_graph=use_graph)
+
+
+def both_ways(run):
+    """What `run(use_graph)` tells, which must be the same without and with graphs."""
+    want = run(False)
+    assert run(True) == want
+    counts.bitwise_compared(len(want))
+    return want

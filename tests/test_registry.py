@@ -24,7 +24,7 @@ NAMES = sorted(OPS)
 FAMILIES = sorted(
     path.stem
     for path in Path(ops.__file__).parent.glob("*.py")
-    if path.stem not in ("__init__", "base")
+    if path.stem not in ("__init__", "base", "conv_geometry")  # helpers of families
 )
 
 

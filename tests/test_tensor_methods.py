@@ -357,3 +357,26 @@ def test_an_operator_adds_one_frame_at_most(f):
     files = [code.co_filename for code in frames]
     assert files.count(inspect.getsourcefile(ArrayMethods)) == 1
     assert ops.__file__ not in files
+
+
+# -- in place, over views ------------------------------------------------------------------------------
+
+VIEWS = {
+    "broadcast": lambda t: t[:1].broadcast_to((4,)),
+    "reversed": lambda t: t[::-1],
+    "stepped": lambda t: t[::2],
+    "part": lambda t: t[1:3],
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_in_place_is_the_same_as_out_of_place_on_every_kind_of_view(array, view):
+    values = [1.0, 2.0, 3.0, 4.0]
+    t = VIEWS[view](array(values))  # the view alone holds its bytes
+    other = array([10.0, 20.0, 30.0, 40.0][: t.shape[0]])
+    want = (VIEWS[view](array(values)) + other).tolist()
+    t += other
+    assert t.tolist() == want
+    t = VIEWS[view](array(values))
+    t[0] = 9.0
+    assert t.tolist() == [9.0, *VIEWS[view](array(values)).tolist()[1:]]

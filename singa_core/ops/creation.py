@@ -58,11 +58,8 @@ class Full(Operation):
     ) -> Any:
         shape = check_shape(self.name, shape)
         value, kind = _host_number(self.name, value, dtype)
-        if value != value:
-            value = math.nan  # one object: NaNs differ from each other, and this is part of a key
-        if value == 0 and math.copysign(1.0, value) < 0:  # 0.0 == -0.0, and so are their keys
-            return -apply(self, (), (shape, 0.0, kind), place(device))
-        return apply(self, (), (shape, value, kind), place(device))
+        attrs = self.pack({"shape": shape, "value": value, "dtype": kind})
+        return apply(self, (), attrs, place(device))
 
     def settle(self, *, shape: ShapeLike, value: Number, dtype: DTypeLike) -> dict[str, Any]:
         return {"shape": check_shape(self.name, shape), "value": value, "dtype": as_dtype(dtype)}

@@ -208,6 +208,6 @@ def listed(where: str, params: Params) -> list[Tensor]:
         others = sorted({type(item).__name__ for item in items if not isinstance(item, Tensor)})
         if items and not others:
             return list({id(item): item for item in items}.values())
-        got = f"{', '.join(others) or 'nothing'} in {got}"
+        got = f"items of {', '.join(others)}" if others else "no items"
     rule, hint = "a list or dict of tensors as params", "params=model.get_params()"
     raise ArgumentError(where, rule, got, hint=hint)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from singa_core.device import Device
+from singa_core.errors import KernelMissing
 from singa_core.optable import OPS
 from singa_core.program import Instruction, Program
 from singa_core.resolve import Entry, find_entry
@@ -22,11 +23,6 @@ class Place:
     root: int
     form: AnyForm
     offset: int = 0
-
-    @property
-    def whole(self) -> bool:
-        """True if it is the packed root itself."""
-        return isinstance(self.form, Spec) and self.offset == 0
 
 
 @dataclass
@@ -63,6 +59,10 @@ class Placed:
     writes: list[tuple[int, int]] = field(default_factory=list)
     views: int = 0
     copies: int = 0
+
+    def covers(self, place: Place) -> bool:
+        """True if a place is the whole of its root, as it is."""
+        return place.form is self.roots[place.root] and place.offset == 0
 
     def written_roots(self) -> list[int]:
         """The roots that launches write."""
@@ -102,6 +102,9 @@ class _Placer:
             self.places[instruction.outs[0]] = Place(ins[0].root, entry.form, offset)
             self.placed.views += 1
             return
+        if entry.launch is None:
+            dtypes = [spec.dtype.name for spec in entry.in_specs]
+            raise KernelMissing(op.name, dtypes, self.device, ["no kernel takes these inputs"])
         outs = [self.source(slot) for slot in instruction.outs]
         self.placed.steps.append(Step(entry, ins, outs, str(instruction)))
 
@@ -155,11 +158,7 @@ def _ends(program: Program, placer: _Placer, held: int) -> list[int]:
         place = placer.places[slot]
         if place.root < held:
             place = placer.copy(place, at=0)
-        elif (
-            place.root in given
-            or not place.whole
-            or placer.placed.roots[place.root] is not place.form
-        ):
+        elif place.root in given or not placer.placed.covers(place):
             place = placer.copy(place)
         given.add(place.root)
         ends.append(place.root)
@@ -183,14 +182,14 @@ def _write_in_place(placed: Placed) -> None:
     for cell, root in placed.writes:
         own = placed.cells[cell]
         at = producer[root]
-        if may_overwrite(placed.steps[at], root, own) and max(readers.get(own, [at])) <= at:
+        if may_overwrite(placed, placed.steps[at], root, own) and max(readers.get(own, [at])) <= at:
             _rename_root(placed, root, own)
             root = own
         writes.append((cell, root))
     placed.writes = writes
 
 
-def may_overwrite(step: Step, output: int, own: int) -> bool:
+def may_overwrite(placed: Placed, step: Step, output: int, own: int) -> bool:
     """True if the step may write its output root over root `own`, which it may read.
 
     One of several outputs may only take the place of the input at its own position: a kernel may
@@ -203,7 +202,7 @@ def may_overwrite(step: Step, output: int, own: int) -> bool:
     if kernel is None or not kernel.in_place or kernel.returning or len(uses) > 1:
         return False
     in_line = len(step.outs) == 1 or step.outs.index(output) == uses[0]
-    return in_line and step.ins[uses[0]].whole
+    return in_line and placed.covers(step.ins[uses[0]])
 
 
 def _rename_root(placed: Placed, old: int, new: int) -> None:

@@ -109,7 +109,7 @@ def dying_input(
     spec = placed.roots[root]
     for where in step.ins:
         piece = piece_of.get(where.root)
-        if piece is None or not where.whole or placed.roots[where.root] is not spec:
+        if piece is None or where.form is not spec or not placed.covers(where):
             continue
         once = sum(other.root == where.root for other in step.ins) == 1
         if once and piece.last == number and last.get(where.root) == number:

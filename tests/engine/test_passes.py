@@ -472,7 +472,9 @@ def test_whole_buffers_serve_several_pieces():
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 300), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30
+        st.tuples(st.integers(0, 300), st.integers(0, 9), st.integers(0, 9)),
+        min_size=1,
+        max_size=30,
     )
 )
 def test_no_two_living_pieces_share_a_byte(spans):

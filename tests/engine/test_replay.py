@@ -900,3 +900,60 @@ def test_threads_share_one_function(array):
     assert wrong == []
     assert w.tolist() == [50.0 * 10.0] * 16
     assert len(step.recordings) == 1
+
+
+# -- what a careful reader found -----------------------------------------------------------------------
+
+
+def test_a_shift_register_is_not_written_over_while_it_is_read(array):
+    h = array([1.0, 2.0, 3.0, 4.0])
+
+    @graph
+    def push(x):
+        new = ops.zeros((4,), device=h.device)
+        new[0] = x
+        new[1:] = h[:-1]
+        h.assign(new)
+
+    push(array(9.0))
+    push(array(8.0))
+    assert h.tolist() == [8.0, 9.0, 1.0, 2.0]
+
+
+def test_a_part_of_a_dying_value_is_not_written_over(array):
+    @graph
+    def step(a, b, c):
+        t = a * b
+        return t[0:1] + c, t[1:2] + c
+
+    first, second = step(array([2.0, 3.0]), array([5.0, 7.0]), array([1.0]))
+    assert (first.tolist(), second.tolist()) == ([11.0], [22.0])
+
+
+def test_gradients_that_change_owners_are_recorded_anew(array):
+    p, q = array([1.0], requires_grad=True), array([2.0], requires_grad=True)
+
+    @graph
+    def step(x):
+        (p * x + q * x * 2.0).sum().backward()
+
+    step(array([1.0]))
+    step(array([1.0]))
+    assert (p.grad.tolist(), q.grad.tolist()) == ([2.0], [4.0])
+    p.grad, q.grad = q.grad, p.grad
+    step(array([1.0]))
+    assert (p.grad.tolist(), q.grad.tolist()) == ([5.0], [4.0])
+
+
+def test_a_method_can_be_recorded(array):
+    class Scaled:
+        def __init__(self, factor):
+            self.factor = factor
+
+        @graph
+        def __call__(self, x):
+            return x * self.factor
+
+    two, three = Scaled(2.0), Scaled(3.0)
+    assert [two(array([1.0])).item(), three(array([1.0])).item()] == [2.0, 3.0]
+    assert Scaled.__call__.records == 2

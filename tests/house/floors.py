@@ -6,7 +6,7 @@ FLOORS = (
     (
         "F2 engine",
         "operation tensor autograd recorder passes executable random engine mode operators "
-        "indexing node homes optable sample methods scalars update resolve launch arguments host arena",
+        "indexing node homes optable sample methods scalars update resolve launch arguments host arena attributes",
     ),
     ("F3 ops", "ops"),
     ("F4 layers", "layer layers parameter watched fingerprint initializer opt metric data"),

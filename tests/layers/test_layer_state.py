@@ -45,6 +45,15 @@ def test_states_may_be_set_before_sizes_are_known(device, array):
         Block().set_states({"second.weight": weight.T})
 
 
+def test_each_value_goes_to_where_its_cell_is(device):
+    net = Sequential(Linear(2), Linear(1))
+    net(tensor([[1.0, 2.0]]))
+    net[1].to(device)
+    net.set_states({"steps.0.bias": [1.0, 2.0], "steps.1.bias": tensor([3.0])})
+    assert (net[0].bias.tolist(), net[1].bias.tolist()) == ([1.0, 2.0], [3.0])
+    assert (str(net[0].bias.device), net[1].bias.device) == ("cpu_numpy", device)
+
+
 @pytest.mark.parametrize(("values", "error", "text"), [
     ({"first.nothing": 1.0}, ArgumentError, r"Block.set_params: needs names among \(first.factor, .*\), got 'first.nothing'"),
     ({"first.seen": 1.0}, ArgumentError, "names among"),

@@ -195,6 +195,15 @@ def test_numbers_depend_on_the_order_of_making_and_on_no_size(device):
     assert second((1,)) != value(device, (3,), "normal", seed=9).tobytes()
 
 
+def test_a_value_taken_from_elsewhere_is_seen_by_recordings(device):
+    parameter = Parameter((2,), "ones")
+    parameter.materialize(device)
+    step = graph(lambda: parameter * 2.0, device=device)
+    assert step().tolist() == [2.0, 2.0]
+    parameter.take(tensor([3.0, 4.0], device=device).array)
+    assert step().tolist() == [6.0, 8.0]
+
+
 def test_materialising_again_changes_nothing(device):
     parameter = Parameter((3,), "normal")
     parameter.materialize(device)

@@ -159,7 +159,7 @@ def test_a_swapped_sublayer_is_seen_and_the_old_one_is_let_go(array):
     assert net.get_params()["head.weight"].tolist() == [[5.0], [5.0]]
 
 
-def test_a_frozen_parameter_is_seen(array):
+def test_a_frozen_parameter_is_seen_and_its_recording_found_again(array):
     layer, x = Linear(1, bias=False), array([[2.0]])
 
     @graph
@@ -172,6 +172,9 @@ def test_a_frozen_parameter_is_seen(array):
     assert step(x).tolist() == [[0.0]]
     layer.weight.requires_grad = True
     assert step(x).tolist() == [[2.0]]
+    layer.weight.requires_grad = False
+    assert step(x).tolist() == [[0.0]]
+    assert step.records == 2
 
 
 def test_a_frozen_parameter_is_no_longer_updated(array):

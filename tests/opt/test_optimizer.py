@@ -223,9 +223,9 @@ def test_params_may_be_a_dict_a_generator_or_name_one_twice(array):
 
 @pytest.mark.parametrize(("params", "got"), [
     (lambda w: w, "a Tensor"), (lambda w: "weights", "a str"), (lambda w: 3, "a int"),
-    (lambda w: [w, "w", 3], "int, str in a list"), (lambda w: [w.numpy()], "ndarray in a list"),
-    (lambda w: [], "nothing in a list"), (lambda w: {}, "nothing in a dict"),
-    (lambda w: {"w": w.numpy()}, "ndarray in a dict"),
+    (lambda w: [w, "w", 3], "items of int, str"), (lambda w: [w.numpy()], "items of ndarray"),
+    (lambda w: [], "no items"), (lambda w: {}, "no items"),
+    (lambda w: {"w": w.numpy()}, "items of ndarray"),
 ])  # fmt: skip
 def test_params_that_are_none(array, params, got):
     w = array([[1.0], [2.0]], requires_grad=True)

@@ -9,6 +9,7 @@ LANGUAGE = "numpy"
 numpy = table(LANGUAGE)
 
 from singa_cpu_numpy.kernels import (  # noqa: E402  (the table must exist before its families)
+    conv,
     elementwise,
     indexing,
     linalg,
@@ -23,6 +24,7 @@ from singa_cpu_numpy.kernels import (  # noqa: E402  (the table must exist befor
 
 __all__ = [
     "LANGUAGE",
+    "conv",
     "elementwise",
     "indexing",
     "linalg",

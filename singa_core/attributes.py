@@ -1,0 +1,65 @@
+"""Attribute values of operations as keys: hashable, and told apart where Python's `==` is too kind.
+
+1 == 1.0 == True and 0.0 == -0.0, but they are different attributes. Packed values are interned by
+their types as well and compared by identity, so that a table keyed by them cannot mix them up.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from singa_core.errors import ArgumentError
+
+Attrs = tuple[Any, ...]
+MAX_INTERNED: Final = 4096  # attributes that keep changing must not grow the table for ever
+
+
+class Packed(tuple[Any, ...]):
+    """Attribute values in declared order; equal to nothing but itself."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+
+
+def typed(value: Any) -> Any:
+    """What tells a value from every other: its type with it, a zero or NaN by its text."""
+    if isinstance(value, tuple):
+        return tuple([typed(item) for item in value])
+    if isinstance(value, float) and (value == 0 or value != value):
+        return (float, repr(value))
+    return (type(value), value)
+
+
+def short_key(attrs: dict[str, Any]) -> tuple[Any, ...]:
+    """Names, values and types; enough to tell plain values apart, and cheap."""
+    types = [
+        (*map(type, v),) if v.__class__ is tuple else v.__class__ for v in attrs.values()
+    ]
+    return (*attrs.items(), *types)
+
+
+def is_plain(value: Any) -> bool:
+    """True if `==` and the type tell the value from every other."""
+    if isinstance(value, tuple):
+        return all(type(item) in (int, str, bool) for item in value)
+    return not isinstance(value, float) or (value != 0 and value == value)
+
+
+def hashable(where: str, value: Any) -> Any:
+    """Lists and integer arrays as tuples, NumPy's numbers as Python's.
+
+    Raises: ArgumentError for what has no hash.
+    """
+    if isinstance(value, list | tuple):
+        return tuple([hashable(where, item) for item in value])
+    if isinstance(value, np.ndarray):
+        return hashable(where, value.tolist())
+    if isinstance(value, np.generic):
+        return value.item()
+    if type(value).__hash__ is None:
+        raise ArgumentError(where, "hashable attributes", repr(value))
+    return value
