@@ -36,9 +36,7 @@ def typed(value: Any) -> Any:
 
 def short_key(attrs: dict[str, Any]) -> tuple[Any, ...]:
     """Names, values and types; enough to tell plain values apart, and cheap."""
-    types = [
-        (*map(type, v),) if v.__class__ is tuple else v.__class__ for v in attrs.values()
-    ]
+    types = [(*map(type, v),) if v.__class__ is tuple else v.__class__ for v in attrs.values()]
     return (*attrs.items(), *types)
 
 

@@ -96,16 +96,20 @@ class Device(ABC):
     """
 
     def __init__(
-        self, backend: str, index: int, capabilities: Capabilities, languages: Sequence[str]
+        self,
+        backend: str,
+        index: int = 0,
+        capabilities: Capabilities | None = None,
+        languages: Sequence[str] = ("array",),
     ) -> None:
         self.backend = backend
         self.index = index
         self.name: Final = backend if index == 0 else f"{backend}:{index}"
-        self.capabilities = capabilities
+        self.capabilities = capabilities or Capabilities()
         self.languages = tuple(languages)
         self.memory = Memory()
         self.state = DeviceState()
-        if not capabilities.concurrent:
+        if not self.capabilities.concurrent:
             for name in ("call", "upload", "download", "copy", "synchronize"):
                 setattr(self, name, one_at_a_time(getattr(self, name), self.state.lock))
 

@@ -11,6 +11,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import update_wrapper
 from itertools import count
 from types import MethodType
 from typing import Any
@@ -164,6 +165,7 @@ class GraphFunction:
     ) -> None:
         if graph_alg not in ALGORITHMS:
             raise ArgumentError("graph_alg", f"one of {', '.join(ALGORITHMS)}", repr(graph_alg))
+        update_wrapper(self, function)  # its name and its docs
         self.function = function
         self.graph_alg = graph_alg
         self.limit = limit
@@ -229,6 +231,10 @@ class GraphFunction:
         self._cache[key] = recording
         if len(self._cache) > self.limit:
             self._cache.popitem(last=False)[1].executable.close()
+
+    def __repr__(self) -> str:
+        name = getattr(self.function, "__qualname__", repr(self.function))
+        return f"<graph of {name}, {len(self._cache)} recordings>"
 
     @property
     def recordings(self) -> tuple[Recording, ...]:

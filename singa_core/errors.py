@@ -133,6 +133,10 @@ class PluginError(SingaError):
 class BackendNotFound(PluginError, LookupError):
     """No installed backend has this name, or none is installed at all."""
 
+    def text(self) -> str:
+        text = f"backend {self.plugin!r}: {self.reason}"
+        return f"{text}\ntry: {self.hint}" if self.hint else text
+
 
 class OutOfDeviceMemory(SingaError, MemoryError):
     """An allocation the device cannot serve; nothing was changed."""

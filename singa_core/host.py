@@ -59,8 +59,8 @@ def host_read(what: str, recorder: Recorder | None) -> RecordingError:
     return RecordingError(
         what, "a value, and while a graph is recorded there is none yet",
         f"{what} at {user_line()}",
-        hint="keep it on the device (where, minimum, sum ...), return it and read it after the "
-        "call, or wrap code that must run once in execute_once()",
+        hint="keep it on the device (where, minimum, sum ...), or return it and read it after the "
+        "call",
     )  # fmt: skip
 
 
@@ -73,6 +73,6 @@ def leaked(what: str, tensor: Tensor) -> RecordingError:
         )  # fmt: skip
     return RecordingError(
         what, "a tensor with a value",
-        f"a symbolic tensor of a recording that has ended, at {user_line()}",
-        hint="return it from the recorded function instead of storing it",
+        f"a symbolic tensor outside of its recording, at {user_line()}",
+        hint="return it from the recorded function, and read it after the call",
     )  # fmt: skip

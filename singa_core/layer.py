@@ -200,6 +200,7 @@ class Layer:
         """Move all parameters and States that have a value, and their gradients.
 
         Those without one follow the first input if that is a tensor, else they come to `device`.
+        Plain tensors in attributes stay where they are; a State moves along.
         """
         target = as_device(device)
         away = [c for c in self.get_states().values() if c.materialized and c.device is not target]

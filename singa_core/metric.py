@@ -1,13 +1,22 @@
-"""Numbers that tell how well a model does: functions of host arrays, and running values of them."""
+"""Numbers that tell how well a model does: functions of host arrays, and running values of them.
+
+Running values are fed with arrays or tensors. What tensors give stays on their device, as one
+number for each batch, until somebody asks for the result: an `update` waits for no device.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from singa_core import ops
+from singa_core.checks import check_integer
 from singa_core.errors import ArgumentError, ShapeError
+from singa_core.tensor import Tensor, tensor
+
+WAITING: Final = 1024  # numbers that stay on a device before they are read
 
 
 def accuracy(predictions: Any, labels: Any) -> float:
@@ -25,8 +34,54 @@ def accuracy(predictions: Any, labels: Any) -> float:
     >>> accuracy([[0.1, 0.9], [0.8, 0.2]], [1, 1])
     0.5
     """
-    right = _hits(predictions, labels)
+    right = _hits(np.asarray(predictions), labels)
     return float(np.count_nonzero(right) / right.size)
+
+
+def top_k_accuracy(predictions: Any, labels: Any, k: int = 5) -> float:
+    """Share of samples whose label is among the k classes of highest score.
+
+    Of equal scores the first counts as higher, so that k = 1 is `accuracy`.
+
+    Shapes: predictions (n, classes), scores; labels (n,), class numbers, or (n, classes), one-hot.
+
+    Args:
+        predictions: array or tensor.
+        labels: array or tensor, 0 <= label < classes.
+        k: 1 <= k <= classes.
+
+    Raises: ShapeError for other shapes, different n, or n = 0; ArgumentError for k out of range.
+
+    >>> top_k_accuracy([[0.1, 0.7, 0.2], [0.6, 0.3, 0.1]], [2, 2], k=2)
+    0.5
+    """
+    k = check_integer("top_k_accuracy", "k", k, 1)
+    right = _high_hits(np.asarray(predictions), labels, k)
+    return float(np.count_nonzero(right) / right.size)
+
+
+class Metric(Protocol):
+    """What `fit` and `evaluate` want of a metric.
+
+    `state` and `restore` are for checkpoints in mid-epoch: plain numbers.
+    """
+
+    name: str
+
+    def reset(self) -> None:
+        """Forget everything."""
+
+    def update(self, predictions: Any, labels: Any) -> None:
+        """Add a batch."""
+
+    def result(self) -> float:
+        """The value so far."""
+
+    def state(self) -> dict[str, float]:
+        """All that was added, as numbers."""
+
+    def restore(self, state: Mapping[str, float]) -> None:
+        """Go on where `state()` was taken."""
 
 
 class Mean:
@@ -54,7 +109,10 @@ class Mean:
         """
         if not weight >= 0.0:
             raise ArgumentError("Mean", "weight >= 0", weight)
-        number = np.asarray(value)
+        self._add(value, weight)
+
+    def _add(self, value: Any, weight: float) -> None:
+        number = np.asarray(value.tolist() if isinstance(value, Tensor) else value)
         if number.size != 1:
             raise ShapeError("Mean", "one number", number.shape)
         self._sum += float(number.reshape(())) * weight
@@ -63,8 +121,56 @@ class Mean:
     def result(self) -> float:
         """The mean so far. Raises: ArgumentError before anything was added."""
         if not self._weight:
-            raise ArgumentError("Mean", "an update before result()", "none")
+            raise ArgumentError(type(self).__name__, "an update before result()", "none")
         return self._sum / self._weight
+
+    def state(self) -> dict[str, float]:
+        """All that was added, as numbers."""
+        return {"sum": self._sum, "weight": self._weight}
+
+    def restore(self, state: Mapping[str, float]) -> None:
+        """Go on where `state()` was taken."""
+        self.reset()
+        self._sum, self._weight = float(state["sum"]), float(state["weight"])
+
+
+class RunningLoss(Mean):
+    """Mean of losses that stay on their device until the result is asked for.
+
+    The numbers are added up on the host, in float64 and in order, so that the mean does not depend
+    on when it was asked for.
+
+    >>> loss = RunningLoss()
+    >>> loss.update(tensor(1.0), weight=3)
+    >>> loss.update(tensor(5.0))
+    >>> loss.result()
+    2.0
+    """
+
+    def reset(self) -> None:
+        """Forget everything."""
+        super().reset()
+        self._waiting: list[tuple[Any, float]] = []
+
+    def _add(self, value: Any, weight: float) -> None:
+        self._waiting.append((value, weight))
+        if len(self._waiting) >= WAITING:
+            self._settle()
+
+    def _settle(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for value, weight in waiting:
+            super()._add(value, weight)
+
+    def result(self) -> float:
+        """The mean so far. Raises: ArgumentError before anything was added."""
+        self._settle()
+        return super().result()
+
+    def state(self) -> dict[str, float]:
+        """All that was added, as numbers."""
+        self._settle()
+        return super().state()
 
 
 class Accuracy:
@@ -77,6 +183,8 @@ class Accuracy:
     0.875
     """
 
+    name = "accuracy"
+
     def __init__(self) -> None:
         self.reset()
 
@@ -84,41 +192,123 @@ class Accuracy:
         """Forget everything."""
         self._right = 0
         self._samples = 0
+        self._waiting: list[Any] = []  # counts that are still on a device
 
     def update(self, predictions: Any, labels: Any) -> None:
         """Add a batch. Shapes, Raises: as `accuracy`."""
-        right = _hits(predictions, labels)
-        self._right += int(np.count_nonzero(right))
-        self._samples += right.size
+        right = self._hits(predictions, labels)
+        if isinstance(right, Tensor):
+            self._waiting.append(right.astype("int32").sum())
+        else:
+            self._right += int(np.count_nonzero(right))
+        self._samples += len(right)
+        if len(self._waiting) >= WAITING:
+            self._settle()
+
+    def _hits(self, predictions: Any, labels: Any) -> Any:
+        return _hits(predictions, labels)
+
+    def _settle(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._right += sum(int(count) for count in waiting)
 
     def result(self) -> float:
         """The accuracy so far. Raises: ArgumentError before anything was added."""
         if not self._samples:
-            raise ArgumentError("Accuracy", "an update before result()", "none")
+            raise ArgumentError(type(self).__name__, "an update before result()", "none")
+        self._settle()
         return self._right / self._samples
 
+    def state(self) -> dict[str, float]:
+        """All that was added, as numbers."""
+        self._settle()
+        return {"right": self._right, "samples": self._samples}
 
-def _hits(predictions: Any, labels: Any) -> npt.NDArray[np.bool_]:
-    """For each sample, whether it is right."""
-    given, wanted = np.asarray(predictions), np.asarray(labels)
+    def restore(self, state: Mapping[str, float]) -> None:
+        """Go on where `state()` was taken."""
+        self.reset()
+        self._right, self._samples = int(state["right"]), int(state["samples"])
+
+
+class TopKAccuracy(Accuracy):
+    """Running top-k accuracy over batches of any sizes.
+
+    Args:
+        k: how many classes of highest score may be right.
+
+    >>> share = TopKAccuracy(k=2)
+    >>> share.update([[0.1, 0.7, 0.2], [0.6, 0.3, 0.1]], [2, 2])
+    >>> share.name, share.result()
+    ('top_2_accuracy', 0.5)
+    """
+
+    def __init__(self, k: int = 5) -> None:
+        self.k = check_integer("TopKAccuracy", "k", k, 1)
+        self.name = f"top_{k}_accuracy"
+        super().__init__()
+
+    def _hits(self, predictions: Any, labels: Any) -> Any:
+        return _high_hits(predictions, labels, self.k)
+
+
+# -- for each sample, whether it is right ----------------------------------------------------------
+
+
+def _hits(predictions: Any, labels: Any) -> Any:
+    """Where the highest class is the label: a tensor if the predictions are one."""
+    given, wanted, _ = _checked("accuracy", predictions, labels)
+    return _classes(given) == _classes(wanted)
+
+
+def _high_hits(predictions: Any, labels: Any, k: int) -> Any:
+    """Where less than k classes come before the label. A score of NaN, or no such class: never."""
+    where = "top_k_accuracy"
+    given, wanted, operands = _checked(where, predictions, labels)
+    if given.ndim != 2:
+        raise ShapeError(where, "scores of shape (n, classes)", given.shape, **operands)
+    n, classes = given.shape
+    if k > classes:
+        raise ArgumentError(where, f"k <= {classes} classes", k)
+    on_device = isinstance(given, Tensor)
+    numbers: Any = np.arange(classes)
+    numbers = tensor(numbers, device=given.device) if on_device else numbers
+    label = _classes(wanted).reshape(n, 1)
+    chosen = numbers == label  # (n, classes)
+    select = ops.where if on_device else np.where
+    own = select(chosen, given, 0).sum(axis=1).reshape(n, 1)
+    before = (given > own) | ((given == own) & (numbers < label))
+    real = chosen & (given == given)
+    return (before.sum(axis=1) < k) & real.any(axis=1)
+
+
+def _checked(where: str, predictions: Any, labels: Any) -> tuple[Any, Any, dict[str, Any]]:
+    """Both as arrays, or both as tensors; their shapes fit. And both for error messages."""
+    given: Any
+    wanted: Any
+    if isinstance(predictions, Tensor):
+        given = predictions.detach()
+        wanted = labels.detach() if isinstance(labels, Tensor) else np.asarray(labels)
+    else:
+        given, wanted = np.asarray(predictions), np.asarray(labels)
     operands: dict[str, Any] = {"predictions": given, "labels": wanted}
     if given.ndim not in (1, 2) or wanted.ndim not in (1, 2):
         got = f"{given.ndim} and {wanted.ndim} axes"
-        raise ShapeError("accuracy", "shapes (n,) or (n, classes)", got, **operands)
+        raise ShapeError(where, "shapes (n,) or (n, classes)", got, **operands)
     if len(given) != len(wanted) or not len(given):
         got = f"{len(given)} predictions, {len(wanted)} labels"
-        raise ShapeError("accuracy", "as many predictions as labels, and some", got, **operands)
+        raise ShapeError(where, "as many predictions as labels, and some", got, **operands)
     if given.shape[1:] != wanted.shape[1:] and given.ndim == wanted.ndim:
         got = f"{given.shape[1]} and {wanted.shape[1]}"
-        raise ShapeError("accuracy", "as many classes in both", got, **operands)
-    hits: npt.NDArray[np.bool_] = _classes(given, operands) == _classes(wanted, operands)
-    return hits
+        raise ShapeError(where, "as many classes in both", got, **operands)
+    if (0,) in (given.shape[1:], wanted.shape[1:]):
+        raise ShapeError(where, "at least one class", 0, **operands)
+    if isinstance(given, Tensor) and not isinstance(wanted, Tensor):
+        wanted = tensor(wanted, device=given.device)
+    return given, wanted, operands
 
 
-def _classes(values: npt.NDArray[Any], operands: dict[str, Any]) -> npt.NDArray[Any]:
-    if values.ndim == 1:
-        return values
-    if not values.shape[1]:
-        raise ShapeError("accuracy", "at least one class", 0, **operands)
-    highest: npt.NDArray[np.intp] = values.argmax(axis=1)
-    return highest
+def _classes(values: Any) -> Any:
+    """Class numbers, of scores too."""
+    if isinstance(values, Tensor) and not values.dtype.is_floating:
+        values = values.astype("int64")  # no type of its own holds uint64 and int64 both
+    return values if values.ndim == 1 else values.argmax(axis=1)

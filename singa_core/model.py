@@ -19,6 +19,8 @@ from singa_core.recorder import Recorder
 from singa_core.spec import Spec, check_shape
 from singa_core.tensor import Tensor, as_device
 
+_PLAIN = {Tensor}
+
 
 class Placeholder:
     """Shape and dtype of an input that `compile` does not need to see.
@@ -83,9 +85,9 @@ class Model(Layer):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        own = cls.__dict__.get("train_one_batch")
-        if own is not None:
-            cls.train_one_batch = _through_graph(own)  # type: ignore[method-assign]
+        owner = next(base for base in cls.__mro__ if "train_one_batch" in base.__dict__)
+        if owner is cls or not issubclass(owner, Model):  # a step of its own, or of a mix-in
+            cls.train_one_batch = _through_graph(cls.train_one_batch)  # type: ignore[method-assign]
 
     def train_one_batch(self, x: Any, target: Any) -> Any:
         """One training step: forward, loss, backward, update. Gives (output, loss)."""
@@ -155,8 +157,10 @@ class Model(Layer):
         try:
             if MODE.get().recorder is not None:
                 return method(self, *args, **options)
-            device = first_device((args, options)) or self._where()
-            if options or any([type(x) is not Tensor for x in args]):
+            if not options and {*map(type, args)} == _PLAIN:  # the common case, at each replay
+                device = args[0].device
+            else:
+                device = first_device((args, options)) or self._where()
                 args, options = as_tensors((args, options), device)
             if self._graphs is None:
                 return method(self, *args, **options)

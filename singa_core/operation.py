@@ -20,7 +20,7 @@ from singa_core.launch import failure, run
 from singa_core.mode import MODE
 from singa_core.node import Node
 from singa_core.optable import OPS, register
-from singa_core.resolve import Entry, resolve
+from singa_core.resolve import Entry, resolve, wrong_count
 from singa_core.spec import Shape, Spec
 from singa_core.tensor import Tensor, constant, number_key, tensor
 
@@ -170,7 +170,9 @@ def apply(  # noqa: PLR0912  (the hot path: a call of a helper would cost a tent
     try:
         arrays = [t.array for t in tensors]
         key = (op, attrs, *[a.form for a in arrays])
-    except AttributeError:
+    except AttributeError:  # a number, host data, or a symbolic tensor
+        key = None
+    if key is None:  # out here, so that an error in it has no other behind it
         tensors = as_tensors(op, tensors, device)
         arrays = [t.array for t in tensors]
         key = (op, attrs, *[a.form for a in arrays])
@@ -181,7 +183,7 @@ def apply(  # noqa: PLR0912  (the hot path: a call of a helper would cost a tent
             if array.storage is not storage and array.storage.device is not device:
                 raise mixed_devices(op, tensors)
     elif device is None:
-        raise ArgumentError(op.name, "a device, since it has no tensor inputs", None)
+        raise wrong_count(op, 0) if op.inputs else ArgumentError(op.name, "a device", None)
     entry = device.state.entries.get(key)
     if entry is None:
         entry = resolve(device, op, attrs, key[2:])

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from importlib import resources
 from typing import Any, Final
 
@@ -179,7 +180,9 @@ class Registry:
         known = self._all()
         if name not in known:
             reason = f"no such backend; installed: {', '.join(sorted(known)) or 'none'}"
-            raise BackendNotFound(name, "metadata", reason, hint=install_hint(name))
+            close = get_close_matches(name, known, n=1)
+            hint = f"{close[0]!r}" if close else install_hint(name)
+            raise BackendNotFound(name, "metadata", reason, hint=hint)
         return known[name]
 
     # -- device names -----------------------------------------------------------------------------
@@ -232,7 +235,7 @@ class Registry:
         broken = [f"{k.name} ({k.failure.reason})" for k in self._all().values() if k.failure]
         if broken:
             reason = f"{reason}; broken: {', '.join(broken)}"
-        choice = " or ".join(known_distributions("gpu" if alias == "gpu" else "host").values())
+        choice = next(iter(known_distributions("gpu" if alias == "gpu" else "host").values()))
         return BackendNotFound(alias, "metadata", reason, hint=f"pip install {choice}")
 
 

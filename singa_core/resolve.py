@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from singa_core import kernels
 from singa_core.device import Device
 from singa_core.dtype import DType, as_dtype, promote
-from singa_core.errors import ArgumentError, DTypeError, KernelMissing, ShapeError, SingaError
+from singa_core.errors import ArgumentError, DTypeError, KernelMissing, SingaError
 from singa_core.spec import AnyForm, Spec, make_form, spec_of
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def resolve(device: Device, op: Operation, attrs: Attrs, forms: tuple[AnyForm, .
     """Settle, infer, and find who serves it. Raises: what `infer` raises; KernelMissing."""
     in_specs = tuple(spec_of(form) for form in forms)
     if not op.variadic and len(forms) != len(op.inputs):
-        raise ShapeError(op.name, f"{len(op.inputs)} tensors ({', '.join(op.inputs)})", len(forms))
+        raise wrong_count(op, len(forms))
     entry = Entry(op, in_specs)
     named = dict(zip(op.attributes, attrs, strict=True))
     if op.promotes:
@@ -94,6 +94,15 @@ def resolve(device: Device, op: Operation, attrs: Attrs, forms: tuple[AnyForm, .
         entries.clear()
     entries[(op, attrs, *forms)] = entry
     return entry
+
+
+def wrong_count(op: Operation, got: int) -> ArgumentError:
+    """The error for more or fewer tensors than `infer` has."""
+    count, names = len(op.inputs), ", ".join(op.inputs)
+    rule = f"{count} tensor{'s' if count != 1 else ''} ({names})"
+    named = ", ".join(f"{name}=..." for name in op.attributes)
+    hint = f"give attributes by name: {named}" if named and got > count else None
+    return ArgumentError(op.name, rule, got, hint=hint)
 
 
 class _Placed:

@@ -356,7 +356,7 @@ class Tensor(ArrayMethods):
 
         Raises: GradientError for the taped result of an operation: a graph lives on one device.
         """
-        target = registry.resolve(device) if isinstance(device, str) else device
+        target = as_device(device)
         if target is self.device:
             return self
         if self.requires_grad and not self.is_leaf:
@@ -384,6 +384,10 @@ class Tensor(ArrayMethods):
         if not self.shape:
             raise ShapeError("len()", "at least one axis", self.shape)
         return self.shape[0]
+
+    def __format__(self, form: str) -> str:
+        """A single element as its number is formatted; without a form, as `str`."""
+        return format(self._number("format()"), form) if form else str(self)
 
     def __repr__(self) -> str:
         spec = self.spec
@@ -442,7 +446,11 @@ def beside(x: Tensor, data: Any, dtype: DType | None = None) -> Tensor:
 
 def as_device(device: Device | str | None) -> Device:
     """A device from a device, a name, or None for the default."""
-    return device if isinstance(device, Device) else registry.resolve(device)
+    if isinstance(device, Device):
+        return device
+    if device is not None and not isinstance(device, str):
+        raise DeviceError("device", "a device, a name or None", repr(device))
+    return registry.resolve(device)
 
 
 def number_key(op: str, number: bool | int | float, dtype: DType) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from singa_core import homes
 from singa_core.attributes import Attrs
 from singa_core.device import Array, empty_array
 from singa_core.errors import DTypeError, ShapeError, SingaError, StateLost
-from singa_core.launch import failure
+from singa_core.launch import failure, pack
 from singa_core.mode import MODE
 from singa_core.operation import Operation, apply, as_tensors
 from singa_core.optable import function
@@ -84,8 +84,11 @@ def _update_in_place(
         return False
     device = arrays[0].storage.device
     entry = find_entry(device, op, attrs, tuple([a.form for a in arrays]))
+    if entry.needs_pack:  # a gradient may be a view; a cell in place is packed
+        arrays = [a if a.packed else pack(a) for a in arrays]
+        entry = find_entry(device, op, attrs, tuple([a.form for a in arrays]))
     kernel = entry.kernel
-    if kernel is None or not kernel.in_place or entry.needs_pack:
+    if kernel is None or not kernel.in_place or kernel.returning:
         return False
     storages = [a.storage for a in arrays]
     for storage in storages:

@@ -6,6 +6,7 @@ import pytest
 from house import counts
 from singa_core.autograd import gradients
 from singa_core.engine import graph
+from singa_core.resolve import find_entry
 from singa_core.tensor import tensor
 
 
@@ -24,6 +25,29 @@ def both(function, *xs):
             assert a.numpy().tobytes() == b.numpy().tobytes(), (a, b)
             counts.bitwise_compared()
     return eager
+
+
+def kernel_of(device, op, *ins):
+    """The kernel that serves `op` for packed tensors or Specs; None where it is made of other ops."""
+    attrs = op.pack({}) if op.attributes else ()
+    return find_entry(device, op, attrs, tuple(getattr(x, "spec", x) for x in ins)).kernel
+
+
+def writes_in_place(device, op, *ins):
+    """Whether the kernel that serves `op` may write over an input; see there."""
+    kernel = kernel_of(device, op, *ins)
+    return kernel is not None and kernel.in_place and not kernel.returning
+
+
+def must_copy(executable):
+    """How many updates cannot be in place: the kernel reads the old value and may not write over it."""
+    placed, count = executable.placed, 0
+    for cell, root in placed.writes:
+        (step,) = (s for s in placed.steps if root in s.outs)
+        kernel, own = step.entry.kernel, placed.cells[cell]
+        refuses = kernel.returning or not kernel.in_place
+        count += refuses and root != own and any(where.root == own for where in step.ins)
+    return count
 
 
 def put(hosts, device):

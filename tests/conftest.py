@@ -17,7 +17,8 @@ from singa_core.registry import registry
 from singa_core.tensor import tensor
 
 ROOT = Path(__file__).resolve().parent.parent
-DEVICES = ("cpu_numpy", "far")
+# a contributor names a backend of their own beside these
+DEVICES = tuple((os.environ.get("SINGA_TEST_DEVICES") or "cpu_numpy,far").split(","))
 PASSED = pytest.StashKey[bool]()
 
 far.register()
@@ -43,6 +44,12 @@ def open_device(name):
 def device(request):
     """Every device in turn."""
     return open_device(request.param)
+
+
+@pytest.fixture
+def other_device(device):
+    """A device that is not the one of this test."""
+    return open_device("cpu_numpy" if device.name == "far" else "far")
 
 
 @pytest.fixture

@@ -185,9 +185,7 @@ PLACE = re.compile(
 
 def places_named(text):
     """Hosts that are not known, and absolute paths: they belong to one machine or provider."""
-    return [
-        m[0] for m in PLACE.finditer(text) if m["path"] or m["host"].rstrip(".") not in HOSTS
-    ]
+    return [m[0] for m in PLACE.finditer(text) if m["path"] or m["host"].rstrip(".") not in HOSTS]
 
 
 def test_the_repository_names_no_host_and_no_folder_of_one_machine():

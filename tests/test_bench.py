@@ -296,7 +296,7 @@ def test_bits_tell_zeros_and_dtypes_apart():
 
 
 def run_pytest(tmp_path, text, **env):
-    """What pytest says of a file of tests under this folder's conftest."""
+    """What pytest says of a file of tests under this folder's conftest, on two devices."""
     path = tmp_path / "test_it.py"
     path.write_text(text, encoding="utf-8")
     command = [
@@ -304,8 +304,8 @@ def run_pytest(tmp_path, text, **env):
         "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path), str(path),
     ]  # fmt: skip
     done = subprocess.run(
-        command, env=os.environ | {"PYTHONPATH": str(ROOT / "tests")} | env, capture_output=True,
-        text=True, check=False, cwd=tmp_path,
+        command, capture_output=True, text=True, check=False, cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "tests"), "SINGA_TEST_DEVICES": "cpu_numpy,far"} | env,
     )  # fmt: skip
     return done.stdout + done.stderr
 

@@ -112,7 +112,7 @@ def test_a_missing_kernel_says_what_was_tried():
 def test_a_plugin_error_says_who_at_which_stage_and_why():
     error = PluginError("x", "probe", "no driver", distribution="singa-x 1.2", hint="install one")
     assert str(error) == "backend 'x' (singa-x 1.2): probe: no driver\ntry: install one"
-    assert str(BackendNotFound("x", "metadata", "gone")) == "backend 'x': metadata: gone"
+    assert str(BackendNotFound("x", "metadata", "gone")) == "backend 'x': gone"
 
 
 def test_out_of_memory_gives_the_numbers():

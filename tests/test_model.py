@@ -368,8 +368,8 @@ def test_a_loss_that_reaches_no_parameter(device):
 # -- places and memory --------------------------------------------------------------------------------
 
 
-def test_a_model_moves_to_another_device_and_trains_on(device):
-    other = {"far": "cpu_numpy", "cpu_numpy": "far"}[device.name]
+def test_a_model_moves_to_another_device_and_trains_on(device, other_device):
+    other = other_device
     random.manual_seed(0)
     model = Mlp(p=0.0)
     model.optimizer = opt.Adam(0.01)

@@ -71,6 +71,18 @@ def installed(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def alone(monkeypatch):
+    """Backends that were there before the test are not seen."""
+    found = importlib_metadata.entry_points
+    before = {point.name for point in found(group="singa.backends")}
+
+    def entry_points(**wanted):
+        return [point for point in found(**wanted) if point.name not in before]
+
+    monkeypatch.setattr(importlib_metadata, "entry_points", entry_points)
+
+
+@pytest.fixture
 def nothing_installed(monkeypatch):
     monkeypatch.setattr(importlib_metadata, "entry_points", lambda **_: [])
 
@@ -108,14 +120,14 @@ def test_metadata_no_such_backend(installed):
     registry = Registry()
     names = ", ".join(registry.names())
     assert told(registry.resolve, "alhpa", error=BackendNotFound) == (
-        f"backend 'alhpa': metadata: no such backend; installed: {names}"
+        f"backend 'alhpa': no such backend; installed: {names}\ntry: 'alpha'"
     )
 
 
 @pytest.mark.parametrize("name", known_distributions())
 def test_metadata_a_known_backend_comes_with_the_command(nothing_installed, name):
     assert told(Registry().resolve, name, error=BackendNotFound) == (
-        f"backend {name!r}: metadata: no such backend; installed: none\n"
+        f"backend {name!r}: no such backend; installed: none\n"
         f"try: pip install {known_distributions()[name]}"
     )
 
@@ -395,16 +407,16 @@ def test_auto_probes_from_the_top_and_stops_at_the_first_usable(installed):
     assert sys.modules["toy_order"] == ["b", "c"]
 
 
-def test_no_gpu_says_what_was_refused_and_what_is_broken(installed, monkeypatch):
+def test_no_gpu_says_what_was_refused_and_what_is_broken(alone, installed, monkeypatch):
     installed("one", priority=2, probe="Probe(False, 'no driver')")
     installed("two", priority=1, probe="1 / 0")
     installed("three", manifest="raise ValueError('bad wheel')")
     registry = Registry()
     assert told(registry.resolve, "gpu", error=BackendNotFound) == (
-        "backend 'gpu': metadata: one (no driver); "
+        "backend 'gpu': one (no driver); "
         "two (probe raised ZeroDivisionError: division by zero; it must not raise); "
         "broken: three (import of toy_three:manifest raised ValueError: bad wheel)\n"
-        f"try: pip install {' or '.join(known_distributions('gpu').values())}"
+        f"try: pip install {next(iter(known_distributions('gpu').values()))}"
     )
 
 
@@ -417,8 +429,8 @@ def test_nothing_installed(nothing_installed, monkeypatch, name, reason):
     monkeypatch.delenv("SINGA_DEVICE", raising=False)
     kind = "gpu" if name == "gpu" else "host"
     assert told(Registry().resolve, name, error=BackendNotFound) == (
-        f"backend {name or 'cpu'!r}: metadata: {reason}\n"
-        f"try: pip install {' or '.join(known_distributions(kind).values())}"
+        f"backend {name or 'cpu'!r}: {reason}\n"
+        f"try: pip install {next(iter(known_distributions(kind).values()))}"
     )
 
 
@@ -485,15 +497,14 @@ def test_in_a_fresh_process_without_a_backend_the_first_device_says_what_to_inst
         print(error)
     """
     assert in_a_process(code, SINGA_DEVICE="") == (
-        "backend 'cpu': metadata: no usable host backend\n"
-        "try: pip install singa-cpu-numpy or singa-cpu-halide"
+        "backend 'cpu': no usable host backend\ntry: pip install singa-cpu-numpy"
     )
 
 
 # -- registering, forgetting, looking again ---------------------------------------------------------
 
 
-def toy_manifest(name="toy", **values):
+def toy_manifest(name="made_here", **values):
     default = {
         "name": name, "api": (1, 0), "device_type": "gpu", "probe": lambda: Probe(True),
         "open": "far.device:FarDevice",
@@ -505,14 +516,14 @@ def test_a_backend_of_this_process():
     registry = Registry()
     before = registry.names()
     registry.register(toy_manifest())
-    assert registry.names() == tuple(sorted((*before, "toy")))
-    device = registry.resolve("toy")
+    assert registry.names() == tuple(sorted((*before, "made_here")))
+    device = registry.resolve("made_here")
     assert isinstance(device, Device)
-    assert registry.resolve("toy") is device
-    registry.unregister("toy")
+    assert registry.resolve("made_here") is device
+    registry.unregister("made_here")
     assert registry.names() == before
-    told(registry.resolve, "toy", error=BackendNotFound)
-    registry.unregister("toy")  # harmless
+    told(registry.resolve, "made_here", error=BackendNotFound)
+    registry.unregister("made_here")  # harmless
     registry.unregister("never heard of")
 
 
@@ -520,14 +531,16 @@ def test_a_registered_backend_is_checked_at_once():
     registry = Registry()
     text = told(registry.register, toy_manifest(api=(7, 1)))
     assert text == (
-        "backend 'toy': handshake: written for interface 7.1, this singa-core speaks 1.0\n"
+        "backend 'made_here': handshake: written for interface 7.1, this singa-core speaks 1.0\n"
         "try: pip install --upgrade singa-core"
     )
-    text = told(registry.register, "toy")
-    assert text == ("backend 'toy': manifest: expected a singa_core.registry.Manifest, got str")
+    text = told(registry.register, "made_here")
+    assert text == (
+        "backend 'made_here': manifest: expected a singa_core.registry.Manifest, got str"
+    )
     text = told(registry.register, toy_manifest(probe=None))
-    assert text == "backend 'toy': manifest: expected a callable probe in the Manifest"
-    assert "toy" not in registry.names()
+    assert text == "backend 'made_here': manifest: expected a callable probe in the Manifest"
+    assert "made_here" not in registry.names()
 
 
 def test_a_registered_backend_hides_an_installed_namesake(installed):
@@ -553,13 +566,13 @@ def test_a_new_distribution_is_seen_after_refresh(installed):
 def test_open_devices_stay_the_same_whatever_comes_and_goes(installed):
     installed("alpha")
     registry = Registry()
-    registry.register(toy_manifest("toy"))
-    device, toy = registry.resolve("alpha"), registry.resolve("toy")
+    registry.register(toy_manifest("made_here"))
+    device, toy = registry.resolve("alpha"), registry.resolve("made_here")
     registry.register(toy_manifest("other"))
     registry.unregister("other")
     registry.refresh()
     assert registry.resolve("alpha") is device
-    assert registry.resolve("toy") is toy
+    assert registry.resolve("made_here") is toy
 
 
 def test_what_failed_gets_another_chance_after_refresh(installed, tmp_path):

@@ -26,6 +26,8 @@ from singa_core.ops.loss_composed import *  # noqa: F403
 from singa_core.ops.normalization import *  # noqa: F403
 from singa_core.ops.optim import *  # noqa: F403
 from singa_core.ops.optim_adam import *  # noqa: F403
+from singa_core.ops.pooling import *  # noqa: F403
+from singa_core.ops.pooling_mean import *  # noqa: F403
 from singa_core.ops.random import *  # noqa: F403
 from singa_core.ops.random_drawn import *  # noqa: F403
 from singa_core.ops.reduction import *  # noqa: F403

@@ -98,6 +98,20 @@ def window_counts(
     return tuple(counts)
 
 
+def more_windows(size: Shape, spans: Shape, stride: Shape, padding: Pairs) -> Shape:
+    """Elements of padding to add at the end, for a last window where rounding up allows one.
+
+    It has to begin inside of x, or of the padding before it.
+    """
+    more = []
+    for n, span, s, (before, after) in zip(size, spans, stride, padding, strict=True):
+        count = -((span - n - before - after) // s) + 1
+        if (count - 1) * s >= n + before:
+            count -= 1
+        more.append(max((count - 1) * s + span - n - before - after, 0))
+    return tuple(more)
+
+
 class Convolution(Operation):
     """What the three have in common: operands (n, c, *spatial), and how windows are placed."""
 

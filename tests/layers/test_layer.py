@@ -324,7 +324,7 @@ def test_an_activation_kept_as_an_attribute_is_no_parameter(array):
     assert list(layer.get_states()) == ["linear.weight", "linear.bias"]
     function = GraphFunction(lambda x: layer(x))
     function(x)
-    with pytest.raises(RuntimeError, match="recording that has ended"):
+    with pytest.raises(RuntimeError, match="outside of its recording"):
         layer.hidden.numpy()
     assert function(x).shape == (1, 2)
 

@@ -144,8 +144,8 @@ def test_train_and_eval_reach_all_layers_and_graphs_keep_both(array):
     assert step.records == 3
 
 
-def test_to_moves_values_gradients_and_graphs(device):
-    other = {"far": "cpu_numpy", "cpu_numpy": "far"}[device.name]
+def test_to_moves_values_gradients_and_graphs(device, other_device):
+    other = other_device
     layer = Scale()
     function = GraphFunction(lambda x: layer(x))
 
@@ -167,8 +167,8 @@ def test_to_moves_values_gradients_and_graphs(device):
     assert layer.factor.is_leaf
 
 
-def test_what_has_no_value_yet_follows_the_first_tensor(device):
-    other = {"far": "cpu_numpy", "cpu_numpy": "far"}[device.name]
+def test_what_has_no_value_yet_follows_the_first_tensor(device, other_device):
+    other = other_device
     net = Sequential(Linear(2), Linear(1))
     net[0](tensor([[1.0, 2.0]], device=other))
     net.to(device)

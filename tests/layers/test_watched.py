@@ -107,7 +107,9 @@ def test_functions_that_follow_each_other_in_memory_are_told_apart(array):
         assert function(x).tolist() == net(x).tolist()
 
 
-@pytest.mark.parametrize(("one", "other"), [(0.0, -0.0), (1, True), (1, 1.0), ("1", 1), ([], {})])
+@pytest.mark.parametrize(
+    ("one", "other"), [(0.0, -0.0), (1, True), (1, 1.0), ("1", 1), ([], {}), ([], ())]
+)
 def test_values_that_are_equal_but_not_the_same(array, one, other):
     class Tells(Layer):
         def __init__(self):

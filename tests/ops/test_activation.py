@@ -81,9 +81,12 @@ def test_values_and_gradients_are_the_peers(device, name):
     )
 
 
-@pytest.mark.parametrize("op", [op for op, *_ in GOLDEN if op is not ops.glu], ids=named)
-def test_gradients(device, op):
-    attrs = {"limit": 0.0, "value": 0.0} if op is ops.threshold else {}
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [(op, attrs) for op, attrs, *_ in GOLDEN if op is not ops.glu],
+    ids=[named(op) for op, *_ in GOLDEN if op is not ops.glu],
+)
+def test_gradients(device, op, attrs):
     check_gradients(lambda x: op(x, **attrs), device, [0.3, 1.7, -0.3, -1.7, 0.8, -0.8, 2.2])
 
 

@@ -124,8 +124,8 @@ def test_set_states_that_fail_change_nothing(device, bad, error, text):
     assert (net.optimizer.steps.value, type(net.optimizer.steps.value)) == (4, int)
 
 
-def test_state_follows_its_parameter_to_another_device(device):
-    other = {"far": "cpu_numpy", "cpu_numpy": "far"}[device.name]
+def test_state_follows_its_parameter_to_another_device(device, other_device):
+    other = other_device
 
     def run(places, use_graph):
         net = fresh(places[0], "adam", use_graph)

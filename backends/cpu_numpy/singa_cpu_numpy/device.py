@@ -16,6 +16,7 @@ from singa_core.dtype import DType
 from singa_core.errors import DeviceError
 from singa_core.spec import Shape, Spec
 from singa_cpu_numpy import kernels  # registers what "numpy" has
+from singa_cpu_numpy.threads import configure
 
 NAME = "cpu_numpy"
 ALIGNMENT = 64
@@ -95,7 +96,7 @@ class NumpyDevice(Device):
 
 
 # NumPy keeps what to do about overflow, NaN and division by zero in a context variable. Running a
-# launch in a context that ignores them costs a tenth of entering and leaving np.errstate.
+# launch in a context of its own costs a tenth of entering and leaving np.errstate.
 _INSIDE = contextvars.ContextVar("singa_cpu_numpy_inside", default=False)
 
 
@@ -104,7 +105,7 @@ class _Quiet(threading.local):
 
     def __init__(self) -> None:
         context = contextvars.Context()
-        context.run(np.seterr, all="ignore")
+        context.run(configure)
         context.run(_INSIDE.set, True)
         self.run = context.run
 

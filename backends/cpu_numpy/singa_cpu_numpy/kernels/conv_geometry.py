@@ -88,7 +88,7 @@ def carve(memory, *shapes):
 
 
 def seen(size, out, stride, offset):
-    """(first, last + 1) of the windows i whose place i * stride + offset is inside, and its first."""
+    """The windows first ... last - 1 with i * stride + offset inside, and that of the first one."""
     first = max(-(offset // stride), 0)
     last = max(min((size - 1 - offset) // stride + 1, out), first)
     return first, last, first * stride + offset

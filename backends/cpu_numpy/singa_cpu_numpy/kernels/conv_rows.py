@@ -16,8 +16,9 @@ import numpy as np
 from singa_cpu_numpy import threads
 from singa_cpu_numpy.kernels.conv_geometry import carve, scratch, seen
 
-COLUMNS = 256  # of a product: enough for BLAS, and three rows of z stay in the second-level cache
-PRODUCT_BYTES = 1 << 19
+COLUMNS = 256  # of a product: BLAS gains little from more
+PRODUCT_BYTES = 1 << 19  # of a product's right side: half of a second-level cache
+WIDE = 32  # columns that one image alone may have, sparing the turning of x and y
 TILE_BYTES = 1 << 21
 
 
@@ -42,8 +43,8 @@ class Tile:
 def tiles(g, *, whole, least=1):
     """Tiles that fit the cache, and enough of them; `whole`: of all rows."""
     columns = max(min(COLUMNS, PRODUCT_BYTES // (g.k * g.dtype.itemsize)), COLUMNS // 4)
-    blocks = max(-(-g.n // max(columns // g.ow, 1)), min(least, g.n))
-    n = -(-g.n // blocks)
+    images = 1 if g.ow >= WIDE else max(columns // g.ow, 1)
+    n = -(-g.n // max(-(-g.n // images), min(least, g.n)))
     row = g.kw * g.c * g.ow * n * g.dtype.itemsize
     t = max(TILE_BYTES // row - g.dilation[0] * (g.kh - 1), 2 * g.kh) // g.stride[0]
     t = g.oh if whole else min(max(t, 1), -(-g.oh // -(-least // -(-g.n // n))))
@@ -147,7 +148,7 @@ def forward_tile(g, x, w, y, tile, memory):
 
 
 def grad_weight_shapes(g, t, n):
-    """z as (kw, c, planes, rows, ow, n), grad turned, x turned: every stride-th row in one plane."""
+    """z, whose planes hold every stride-th row; grad turned, x turned."""
     s = g.stride[0]
     rows = t + g.dilation[0] * (g.kh - 1) // s
     return (g.kw, g.c, s, rows, g.ow, n), (t, g.ow, n, g.o), (rows, g.c, g.w, n)

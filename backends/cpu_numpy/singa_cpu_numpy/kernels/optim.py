@@ -9,27 +9,33 @@ from singa_cpu_numpy.kernels import numpy
 TILE = 131072
 
 
-def tiled(step, spec, scalar):
-    """Launch `step(*ins, *outs, scratch)`, over flat tiles if there is much to do.
+def tiled(step, spec, scalars, scratches=1):
+    """Launch `step(*ins, *outs, *scratches)`, over flat tiles if there is much to do.
 
-    `scalar` is the position of the one input that is 0-d. An output may be the same array as an
+    `scalars` are the positions of the inputs that are 0-d. An output may be the same array as an
     input: a step reads an element before it writes over it.
     """
     size, shape, dtype = spec.itemcount, spec.shape, spec.dtype.numpy
 
-    def whole(*handles):
+    def whole_with_one(*handles):  # the hot path of small parameters
         step(*handles[:-1], handles[-1].view(dtype).reshape(shape))
 
+    def whole(*handles):
+        flat = handles[-1].view(dtype)
+        parts = [flat[i * size : (i + 1) * size].reshape(shape) for i in range(scratches)]
+        step(*handles[:-1], *parts)
+
     def in_tiles(*handles):
-        flat = [a if i == scalar else a.reshape(-1) for i, a in enumerate(handles[:-1])]
-        scratch = handles[-1].view(dtype)
+        flat = [a if i in scalars else a.reshape(-1) for i, a in enumerate(handles[:-1])]
+        scratch = handles[-1].view(dtype).reshape(scratches, TILE)
         for start in range(0, size, TILE):
             end = min(start + TILE, size)
-            tiles = [a if i == scalar else a[start:end] for i, a in enumerate(flat)]
-            step(*tiles, scratch[: end - start])
+            tiles = [a if i in scalars else a[start:end] for i, a in enumerate(flat)]
+            step(*tiles, *scratch[:, : end - start])
 
-    launch = whole if size <= TILE else in_tiles
-    return launch, min(size, TILE) * dtype.itemsize
+    small = whole_with_one if scratches == 1 else whole
+    launch = small if size <= TILE else in_tiles
+    return launch, scratches * min(size, TILE) * dtype.itemsize
 
 
 def decay(weight_decay, dtype):
@@ -51,7 +57,7 @@ def sgd_step(target, ins, outs, *, weight_decay):
         np.multiply(lr, decayed(p, grad, scratch), scratch)
         np.subtract(p, scratch, p_new)
 
-    return tiled(step, outs[0], scalar=2)
+    return tiled(step, outs[0], scalars={2})
 
 
 @numpy.prepared("sgd_momentum_step", "T,T,T,T->T,T", in_place=True, T="f32 f64")
@@ -71,4 +77,38 @@ def sgd_momentum_step(target, ins, outs, *, momentum, dampening, nesterov, weigh
         np.multiply(lr, m_new, scratch)
         np.subtract(p, scratch, p_new)
 
-    return tiled(step, outs[0], scalar=3)
+    return tiled(step, outs[0], scalars={3})
+
+
+@numpy.prepared("adam_step", "T,T,T,T,f32,f32,f32->T,T,T", in_place=True, T="f32 f64")
+def adam_step(target, ins, outs, *, beta1, beta2, eps, weight_decay, decoupled):
+    if weight_decay and not decoupled:
+        return None  # needs a third scratch; its decomposition serves it
+    dtype = outs[0].dtype.numpy
+    keep1, share1, keep2, share2, small, rate = (
+        np.array(value, dtype)
+        for value in (beta1, 1.0 - beta1, beta2, 1.0 - beta2, eps, weight_decay)
+    )
+
+    def step(  # noqa: PLR0913  (the arrays of the rule)
+        p, m, v, grad, lr, correction1, correction2, p_new, m_new, v_new, t, u
+    ):
+        lr = lr.astype(dtype)
+        np.multiply(grad, share1, t)
+        np.multiply(m, keep1, m_new)
+        np.add(m_new, t, m_new)
+        np.multiply(grad, grad, t)
+        np.multiply(t, share2, t)
+        np.multiply(v, keep2, v_new)
+        np.add(v_new, t, v_new)
+        np.sqrt(v_new, t)
+        np.divide(t, np.sqrt(correction2.astype(dtype)), t)
+        np.add(t, small, t)
+        np.multiply(lr / correction1.astype(dtype), m_new, u)
+        np.divide(u, t, u)
+        if weight_decay:
+            np.multiply(p, lr * rate, t)
+            p = np.subtract(p, t, p_new)
+        np.subtract(p, u, p_new)
+
+    return tiled(step, outs[0], scalars={4, 5, 6}, scratches=2)
