@@ -294,7 +294,8 @@ class Tensor(ArrayMethods):
         host = self.numpy()
         if copy is False and not self.device.capabilities.host:
             raise ValueError(f"__array__: needs host memory for copy=False, got {self.device}")
-        return host.astype(dtype, copy=bool(copy)) if dtype is not None or copy else host
+        wanted = host.dtype if dtype is None else np.dtype(dtype)
+        return host.astype(wanted, copy=bool(copy)) if copy or wanted != host.dtype else host
 
     def __dlpack__(self, **options: Any) -> Any:
         """A DLPack capsule: read-only where the consumer understands that, else of a copy."""

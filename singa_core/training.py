@@ -184,7 +184,7 @@ def predict(
         for batch in batches_of("predict", data):
             args, options = arguments(on_device(batch, where))
             made = model(*args, **options)
-            parts.append(outline(made, lambda x: np.array(x) if isinstance(x, Tensor) else x))
+            parts.append(outline(made, lambda x: x.numpy().copy() if isinstance(x, Tensor) else x))
     return joined(parts)
 
 

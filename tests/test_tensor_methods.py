@@ -380,3 +380,15 @@ def test_in_place_is_the_same_as_out_of_place_on_every_kind_of_view(array, view)
     t = VIEWS[view](array(values))
     t[0] = 9.0
     assert t.tolist() == [9.0, *VIEWS[view](array(values)).tolist()[1:]]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool", "float16"])
+def test_numpy_makes_arrays_of_the_same_dtype(array, dtype):
+    t = array([1, 0, 1], dtype)
+    for made in (np.array(t), np.asarray(t), np.array(t, copy=True)):
+        assert made.dtype == dtype
+        assert made.tolist() == t.tolist()
+    assert np.array(t, dtype="float64").dtype == np.float64
+    changed = np.array(t)
+    changed[0] = 0
+    assert t.tolist()[0] == 1

@@ -47,9 +47,33 @@ class Workload:
         return pairs
 
 
-WORKLOADS = {
+@dataclass(frozen=True)
+class Convolutional:
+    """20 filters 5x5, ReLU, pool, 50 filters 5x5, ReLU, pool, 500, ReLU, 10; on images of 28x28."""
+
+    batch: int
+
+    def weights(self) -> list[tuple[Array, Array]]:
+        """(weight, bias) of two convolutions, (out, in, 5, 5), and two linear maps, (in, out)."""
+        random = np.random.default_rng(0)
+        pairs = []
+        for shape in ((20, 1, 5, 5), (50, 20, 5, 5), (800, 500), (500, 10)):
+            inputs = shape[0] if len(shape) == 2 else int(np.prod(shape[1:]))
+            outputs = shape[1] if len(shape) == 2 else shape[0]
+            weight = random.standard_normal(shape) * np.sqrt(2 / inputs)
+            pairs.append((weight.astype(np.float32), np.zeros(outputs, np.float32)))
+        return pairs
+
+    def batches(self) -> list[tuple[Array, Array]]:
+        """(x (batch, 1, 28, 28), labels (batch,)): noise with a mean of its own for each class."""
+        flat = Workload((784, 10), self.batch).batches()
+        return [(x.reshape(-1, 1, 28, 28), labels) for x, labels in flat]
+
+
+WORKLOADS: dict[str, Workload | Convolutional] = {
     "mlp64": Workload((784, 512, 512, 10), batch=64),
     "small8": Workload((64, 64, 64, 10), batch=8),
+    "cnn64": Convolutional(batch=64),
 }
 
 # A step trains on batch i % BATCHES and returns the loss: something with `.item()`.
@@ -60,7 +84,7 @@ def serve(build: Callable[..., tuple[Step, str]]) -> None:
     """Run a peer: `script WORKLOAD [options]`, then one number of steps per line of input.
 
     Args:
-        build: from a Workload and the options, a step and a word on what it runs on.
+        build: from a workload and the options, a step and a word on what it runs on.
     """
     workload, *options = sys.argv[1:]
     step, about = build(WORKLOADS[workload], *options)

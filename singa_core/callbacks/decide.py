@@ -21,7 +21,7 @@ class EarlyStopping(Callback):
 
     Args:
         metric: a name in the rows of the history.
-        patience: epochs without improvement that are borne.
+        patience: after how many epochs in a row without improvement, >= 1.
         mode: "min" if lower is better, "max" if higher is.
         min_delta: an improvement is more than this.
     """
@@ -30,7 +30,7 @@ class EarlyStopping(Callback):
         self, metric: str = "val_loss", *, patience: int = 3, mode: str = "min",
         min_delta: float = 0.0,
     ) -> None:  # fmt: skip
-        self.patience = check_integer("EarlyStopping", "patience", patience, 0)
+        self.patience = check_integer("EarlyStopping", "patience", patience, 1)
         self._best = Best("EarlyStopping", metric, mode, min_delta)
         self._bad = 0
 
@@ -40,7 +40,7 @@ class EarlyStopping(Callback):
     def on_epoch_end(self, training: Training) -> None:
         value = self._best.read(training)
         self._bad = 0 if self._best.improves(value) else self._bad + 1
-        if self._bad > self.patience:
+        if self._bad >= self.patience:
             best = "never" if self._best.value is None else f"{self._best.value:.4g} at best"
             training.stop(f"{self._best.metric} has not improved for {self._bad} epochs, {best}")
 

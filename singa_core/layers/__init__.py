@@ -1,6 +1,10 @@
 """The layers, one line per family."""
 
 from singa_core.layers.container import Sequential as Sequential
+from singa_core.layers.conv import Conv1d as Conv1d
+from singa_core.layers.conv import Conv2d as Conv2d
+from singa_core.layers.conv import Conv3d as Conv3d
+from singa_core.layers.conv import ConvTranspose2d as ConvTranspose2d
 from singa_core.layers.embedding import Embedding as Embedding
 from singa_core.layers.functional import GELU as GELU
 from singa_core.layers.functional import Dropout as Dropout
@@ -15,3 +19,9 @@ from singa_core.layers.functional import SiLU as SiLU
 from singa_core.layers.functional import Softmax as Softmax
 from singa_core.layers.functional import Tanh as Tanh
 from singa_core.layers.linear import Linear as Linear
+from singa_core.layers.pooling import AdaptiveAvgPool2d as AdaptiveAvgPool2d
+from singa_core.layers.pooling import AvgPool1d as AvgPool1d
+from singa_core.layers.pooling import AvgPool2d as AvgPool2d
+from singa_core.layers.pooling import GlobalAvgPool as GlobalAvgPool
+from singa_core.layers.pooling import MaxPool1d as MaxPool1d
+from singa_core.layers.pooling import MaxPool2d as MaxPool2d

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from singa_core import ops
@@ -13,6 +13,7 @@ from singa_core.errors import ArgumentError, GradientError, RecordingError
 from singa_core.fingerprint import print_value
 from singa_core.host import user_line
 from singa_core.mode import MODE, STRUCTURE, execute_once, no_grad
+from singa_core.opt.clip import Pairs, clip_by_norm, clip_by_value
 from singa_core.opt.schedule import Schedule, as_schedule
 from singa_core.parameter import fitting
 from singa_core.scalars import Counter, scalar
@@ -37,8 +38,14 @@ class Optimizer(ABC):
 
     Class attributes:
         slots: names of the state tensors that each parameter has, for `set_states`.
+
+    Attributes:
+        clip_value, clip_norm: bounds of gradients, None for none; see `clip_by_value` and
+            `clip_by_norm`, which waits for all gradients before the first update.
     """
 
+    clip_value: float | None = None
+    clip_norm: float | None = None
     slots: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, lr: float | Schedule, params: Params | None = None) -> None:
@@ -118,16 +125,13 @@ class Optimizer(ABC):
             )  # fmt: skip
         return self.params
 
-    def _apply(self, pairs: Iterator[tuple[Tensor, Tensor]]) -> bool:
+    def _apply(self, pairs: Pairs) -> bool:
         """Update from (parameter, gradient) pairs; False if there were none."""
         shared: Any = None
         recorder = MODE.get().recorder
         if recorder is not None:
             recorder.meet(self)
-        known = None if self.params is None else {id(p) for p in self.params}
-        for param, grad in pairs:
-            if known is not None and id(param) not in known:
-                continue
+        for param, grad in self._clipped(pairs):
             with no_grad():
                 if shared is None:  # after the walk's checks: a loss without a path counts no step
                     self.steps.advance()
@@ -135,6 +139,15 @@ class Optimizer(ABC):
                 self.update(param, grad, shared)
             del param, grad
         return shared is not None
+
+    def _clipped(self, pairs: Pairs) -> Pairs:
+        """The pairs of its own parameters, with gradients within `clip_value` and `clip_norm`."""
+        if self.params is not None:
+            known = {id(p) for p in self.params}
+            pairs = ((p, g) for p, g in pairs if id(p) in known)
+        if self.clip_value is not None:
+            pairs = clip_by_value(pairs, self.clip_value)
+        return pairs if self.clip_norm is None else clip_by_norm(pairs, self.clip_norm)
 
     # -- state -------------------------------------------------------------------------------------
 

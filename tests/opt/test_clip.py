@@ -184,3 +184,25 @@ def test_gradients_of_nothing_and_of_two_devices(array, other_device):
         global_norm([])
     with pytest.raises(DeviceError, match=f"needs gradients on one device, got {other_device}"):
         global_norm([array([1.0]), array([1.0]).to(other_device)])
+
+
+@pytest.mark.parametrize("use_graph", [True, False])
+def test_an_optimiser_clips_what_it_is_told_to(device, use_graph):
+    results = []
+    for norm, value in ((None, None), (0.1, None), (None, 0.01)):
+        random.manual_seed(0)
+        model = Net(opt.SGD(1.0))
+        model.optimizer.clip_norm, model.optimizer.clip_value = norm, value
+        x, labels = batch(device)
+        model.compile([x], use_graph=use_graph)
+        before = {name: p.numpy().copy() for name, p in model.get_params().items()}
+        model.train_one_batch(x, labels)
+        moved = [p.numpy() - before[name] for name, p in model.get_params().items()]
+        results.append(np.concatenate([m.ravel() for m in moved]))
+    free, by_norm, by_value = results
+    assert np.linalg.norm(free) > 0.1
+    np.testing.assert_allclose(np.linalg.norm(by_norm), 0.1, rtol=1e-4)
+    np.testing.assert_allclose(
+        by_norm / np.linalg.norm(by_norm), free / np.linalg.norm(free), atol=1e-5
+    )
+    np.testing.assert_allclose(by_value, np.clip(free, -0.01, 0.01), atol=1e-7)

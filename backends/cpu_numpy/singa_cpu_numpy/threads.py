@@ -10,8 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
@@ -33,7 +32,7 @@ def configure() -> None:
 
 
 class Blas:
-    """The number of threads of the OpenBLAS that NumPy has brought along; None where it has not."""
+    """The threads of the OpenBLAS that NumPy has brought along; `with blas():` leaves it one."""
 
     def __init__(self, wanted: int | None = None) -> None:
         self._lock, self._holders, self._before = threading.Lock(), 0, 1
@@ -48,11 +47,9 @@ class Blas:
             return None
         return self._before if self._holders else int(self._get())
 
-    @contextmanager
-    def single(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         """One thread, until the last of those who asked for it has left."""
-        if self._set is None or self._get is None:
-            yield
+        if self._set is None:
             return
         with self._lock:
             if not self._holders:
@@ -60,13 +57,14 @@ class Blas:
                 if self._before != 1:
                     self._set(1)
             self._holders += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._holders -= 1
-                if not self._holders and self._before != 1:
-                    self._set(self._before)
+
+    def __exit__(self, *error: object) -> None:
+        if self._set is None:
+            return
+        with self._lock:
+            self._holders -= 1
+            if not self._holders and self._before != 1:
+                self._set(self._before)
 
 
 def _find_openblas() -> tuple[Any, Any]:
@@ -157,10 +155,11 @@ if hasattr(os, "register_at_fork"):
 
 def blas() -> Blas:
     """NumPy's BLAS, looked up on first use."""
-    with _PROCESS.lock:
-        if _PROCESS.blas is None:
-            _PROCESS.blas = Blas()
-        return _PROCESS.blas
+    found = _PROCESS.blas
+    if found is None:
+        with _PROCESS.lock:
+            found = _PROCESS.blas = _PROCESS.blas or Blas()
+    return found
 
 
 def workers(work: float, parts: int) -> int:
@@ -175,6 +174,12 @@ def workers(work: float, parts: int) -> int:
     return max(min(allowed, cores(), parts), 1)
 
 
+def parts_of(size: int, parts: int, unit: int = 1) -> list[slice]:
+    """At most `parts` slices that cover range(size), all but the last of whole units."""
+    step = -(-size // (parts * unit)) * unit
+    return [slice(i, min(i + step, size)) for i in range(0, size, step)]
+
+
 def cores() -> int:
     """Processor cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
@@ -184,7 +189,7 @@ def cores() -> int:
 
 def share(task: Task, parts: int) -> None:
     """Run task(0) ... task(parts - 1), each on a thread of its own; BLAS has one thread in each."""
-    with blas().single():
+    with blas():
         if parts == 1:
             task(0)
         else:

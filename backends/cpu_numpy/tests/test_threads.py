@@ -91,10 +91,10 @@ def test_blas_has_one_thread_inside_and_its_own_afterwards(blas):
     threads.share(lambda part: inside.append(blas._get()), 2)
     assert inside == [1, 1]
     assert blas._get() == 2
-    with blas.single(), blas.single():
+    with blas, blas:
         assert (blas._get(), blas.threads) == (1, 2)
     assert blas._get() == 2
-    with pytest.raises(KeyError), blas.single():
+    with pytest.raises(KeyError), blas:
         raise KeyError
     assert blas._get() == 2
 
@@ -111,6 +111,15 @@ def test_workers_are_bounded_by_blas_cores_work_and_tiles(blas, monkeypatch):
     monkeypatch.setattr(threads, "cores", lambda: 1)
     blas._set(4)
     assert threads.workers(1e12, 100) == 1
+
+
+def test_parts_cover_everything():
+    for size in range(1, 40):
+        for parts in range(1, 6):
+            made = threads.parts_of(size, parts, 4)
+            assert [i for part in made for i in range(size)[part]] == list(range(size))
+            assert len(made) <= parts
+            assert all((part.stop - part.start) % 4 == 0 for part in made[:-1])
 
 
 def test_without_a_blas_that_can_be_held_there_is_one_worker(monkeypatch):

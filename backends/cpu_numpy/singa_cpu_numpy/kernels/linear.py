@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from singa_core.spec import Spec
 from singa_cpu_numpy.kernels import numpy
+from singa_cpu_numpy.kernels.linalg import product
 
 
 @numpy.prepared("linear", "T,T->T", "T,T,T->T", strides=True, T="f32 f64")
@@ -11,20 +14,14 @@ def linear(target, ins, outs):
     x, weight = ins[0], ins[1]
     if len(x.shape) != 2 and not isinstance(x, Spec):
         return None  # strided leading axes may not fold into rows
-    if len(ins) == 2:
-        return _rows(lambda x, w, y: np.dot(x, w, y), x, weight)
-    return _rows(_affine, x, weight)
+    (k, n), rows = weight.shape, math.prod(x.shape[:-1])
+    multiply = product(rows, k, n)
 
+    def affine(x, weight, bias, y):
+        multiply(x, weight, y)
+        np.add(y, bias, y)
 
-def _affine(x, weight, bias, y):
-    np.dot(x, weight, y)
-    np.add(y, bias, y)
-
-
-def _rows(launch, x, weight):
-    """The launch on the rows of x, which may have any number of leading axes."""
+    launch = multiply if len(ins) == 2 else affine
     if len(x.shape) == 2:
         return launch
-    k, n = weight.shape
-    rows = int(np.prod(x.shape[:-1]))
     return lambda x, *rest: launch(x.reshape(rows, k), *rest[:-1], rest[-1].reshape(rows, n))
