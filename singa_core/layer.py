@@ -330,7 +330,7 @@ def place(error: SingaError, layer: Layer) -> None:
             return
 
 
-_BOOKKEEPING = frozenset({"_device", "_graphs", "_ready", "training"})
+_BOOKKEEPING = frozenset({"_device", "_graphs", "_ready", "input_specs", "training"})
 
 
 def _print_layer(layer: Layer) -> Hashable:

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
+from singa_core import summary, training
 from singa_core.arguments import first_device
 from singa_core.device import Device
 from singa_core.dtype import DTypeLike
 from singa_core.engine import GraphFunction
 from singa_core.errors import ArgumentError, DeviceError, SingaError
+from singa_core.io import checkpoint
 from singa_core.layer import Layer, as_tensors, place
 from singa_core.mode import MODE, Mode, use_mode
 from singa_core.passes import ALGORITHMS
@@ -106,6 +108,15 @@ class Model(Layer):
         self.optimizer(loss)
         return output, loss
 
+    # -- a training in one call, and files; each is documented where it is defined -----------------
+
+    fit = training.fit
+    evaluate = training.evaluate
+    predict = training.predict
+    summary = summary.summary
+    save = checkpoint.save
+    load = checkpoint.load
+
     # -- graphs ------------------------------------------------------------------------------------
 
     def compile(
@@ -148,9 +159,11 @@ class Model(Layer):
                 layer.training = training
             raise
         object.__setattr__(self, "_graphs", _Graphs(graph_alg) if use_graph else None)
+        object.__setattr__(self, "input_specs", tuple(specs))
         return self
 
     _graphs: _Graphs | None = None
+    input_specs: tuple[Spec, ...] | None = None  # what it was compiled for
 
     def _graphed(self, name: str, method: Callable[..., Any], args: Any, options: Any) -> Any:
         """Run a method: through its graph if graphs are on, unless something records already."""

@@ -1,7 +1,9 @@
 """fit, evaluate, predict: what they give, what they read, how they are left and resumed."""
 
+import importlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -683,3 +685,26 @@ def test_no_cycle_keeps_a_model_alive(far_device):
         progress=False,
         callbacks=[JsonlLog(os.devnull), ReduceOnPlateau("loss")],
     )
+
+
+# -- the page about it --------------------------------------------------------------------------------
+
+
+def test_every_snippet_of_the_page_runs(tmp_path, monkeypatch, capsys):
+    page = Path(__file__).resolve().parent.parent / "docs" / "training.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in blocks:
+        exec(compile(block, str(page), "exec"), names)
+    out = capsys.readouterr().out
+    assert "body.steps.0  Linear      float32 (32, 32)         160    640" in out
+    assert "anything that JSON holds True\n" in out
+    assert out.count("epoch 3/4") == out.count("epoch 4/4") == 1
+    assert names["scores"].shape == (100, 3)
+    assert names["slowest"].slowest > 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.jsonl", "net.sc", "run.ckpt"]
+    callbacks = importlib.import_module("singa_core.callbacks")
+    shown = set(re.findall(r"^\| `(\w+)\(", page.read_text("utf-8"), re.MULTILINE))
+    assert shown == set(vars(callbacks)) & shown
+    assert len(shown) == 6

@@ -103,8 +103,8 @@ class _Search:
 
     def __init__(self, training: Training) -> None:
         self.model, self.data = training.model, training.data
-        self.came_from: str | None = None  # the last gradient that was finite
-        self.returned = False
+        self.came_from: str | None = None  # the layer of the last gradient that was finite
+        self.watched: list[tuple[Any, int]] = []  # values; a layer's may be its container's too
 
     def run(self) -> str:
         """What the first tensor is that is not finite."""
@@ -148,7 +148,9 @@ class _Search:
                 return
             if not _is_finite(leaf):
                 raise _Found(f"the output of {name}: {_count(leaf)}; {_told(layer, inputs)}")
-            if leaf.requires_grad:
+            value = leaf.node, leaf.index
+            if leaf.requires_grad and value not in self.watched:
+                self.watched.append(value)
                 leaf.register_hook(self._watcher(f"the gradient of the output of {name}", name))
 
         outline(made, look)

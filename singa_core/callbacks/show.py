@@ -31,7 +31,8 @@ class ProgressBar(Callback):
     def __init__(self, *, file: IO[str] | None = None, interval: float = 0.5) -> None:
         self.file, self.interval = file, interval
         self._bar: Any = None
-        self._looked = 0.0
+        self._began = self._looked = 0.0
+        self._first = 0
 
     def on_epoch_begin(self, training: Training) -> None:
         from tqdm import tqdm  # noqa: PLC0415  (not at import: 40 ms)
@@ -41,16 +42,16 @@ class ProgressBar(Callback):
             desc=f"epoch {training.epoch + 1}/{training.epochs}", unit="step",
             disable=None,  # where there is no terminal
         )  # fmt: skip
-        self._looked = time.perf_counter()
+        self._began = self._looked = time.perf_counter()
+        self._first = training.batch
 
     def on_step_end(self, training: Training) -> None:
         if self._bar.disable:
             return
         now = time.perf_counter()
         if now - self._looked >= self.interval:
-            rate = self._bar.format_dict["rate"]
-            numbers = training.so_far() | ({"ms_per_step": 1e3 / rate} if rate else {})
-            self._bar.set_postfix_str(_shown(numbers), refresh=False)
+            spent = (now - self._began) / (training.batch - self._first)
+            self._bar.set_postfix_str(_shown({**training.so_far(), "ms_per_step": spent * 1e3}))
             self._looked = now
         self._bar.update()
 

@@ -27,6 +27,7 @@ from singa_core.opt.optimizer import Optimizer
 from singa_core.parameter import Parameter, fitting
 from singa_core.random import STREAMS
 from singa_core.scalars import Counter
+from singa_core.spec import Spec
 from singa_core.tensor import Tensor
 
 Path = str | os.PathLike[str]
@@ -215,6 +216,9 @@ def load(model: Layer, path: Path, include_state: bool = False, strict: bool = F
     if strict and not report.exact:
         raise Mismatch(report)
     found.apply()
+    if "inputs" in manifest and getattr(model, "input_specs", manifest) is None:
+        specs = tuple(Spec(about["shape"], about["dtype"]) for about in manifest["inputs"])
+        object.__setattr__(model, "input_specs", specs)  # known, as if it were compiled
     if not report.exact:
         warnings.warn(str(report), CheckpointWarning, stacklevel=2)
     return report

@@ -233,9 +233,8 @@ def test_equal_contents_make_equal_files(device, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]
 
 
-def test_what_one_device_wrote_another_reads(device, tmp_path):
-    other = {"far": "cpu_numpy", "cpu_numpy": "far"}[device.name]
-    one, two = trained(device), Net(ADAM()).to(other)
+def test_what_one_device_wrote_another_reads(device, other_device, tmp_path):
+    one, two = trained(device), Net(ADAM()).to(other_device)
     save(one, tmp_path / "a")
     load(two, tmp_path / "a", include_state=True, strict=True)
     save(two, tmp_path / "b")
@@ -553,25 +552,54 @@ def test_two_values_for_one_parameter_are_told(path):
 
 
 class Tied(Model):
-    def __init__(self, first):
-        self.pair, self.optimizer = Pair("weight", first), ADAM()
+    def __init__(self, *kind):
+        self.pair, self.optimizer = Pair(*kind), ADAM()
         self.loss = lambda y, _: y.square().mean()
 
     def forward(self, x):
         return self.pair(x)
 
 
+def step(device, *kind):
+    model = Tied(*kind).compile([Placeholder((2, 3), device=device)])
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    model.train_one_batch(x, x)
+    return model
+
+
 @pytest.mark.parametrize("loaded", ["a", "b"])
 def test_an_optimisers_state_finds_a_shared_parameter_by_any_name(device, path, loaded):
-    one = Tied("a").compile([Placeholder((2, 3), device=device)])
-    x = np.ones((2, 3), np.float32)
-    one.train_one_batch(x, x)
+    one, two = step(device, "weight", "a"), Tied("weight", loaded).to(device)
     save(one, path)
-    two = Tied(loaded).to(device)
     assert load(two, path, include_state=True, strict=True).exact
     for slot in "mv":
         shared = [net.optimizer.slot(net.pair.a.weight, slot).tolist() for net in (one, two)]
         assert shared[0] == shared[1] != np.zeros((3, 3)).tolist()
+
+
+def test_a_name_that_only_the_model_knows_to_be_shared(device, path):
+    """The file is of a model without `a`, where nothing was shared."""
+    one = step(device, "layer", "b")
+    one.pair.a = None
+    assert list(one.get_states()) == ["pair.b.weight", "pair.b.bias"]
+    save(one, path)
+    assert load(one, path).manifest["aliases"] == {}
+    two = Tied("layer", "a").to(device)
+    assert load(two, path, include_state=True, strict=True).exact
+    assert list(two.get_states()) == ["pair.a.weight", "pair.a.bias"]
+    assert bits(two.pair.a.get_states()) == bits(one.pair.b.get_states())
+    assert two.optimizer.slot(two.pair.a.bias, "m").numpy().any()
+
+
+def test_a_name_that_only_the_file_knows_to_be_shared(device, path):
+    """The model is without the layer under whose name the file has what was shared."""
+    one = step(device, "layer", "a")
+    save(one, path)
+    two = Tied("none", "b").to(device)
+    two.pair.a = None
+    assert load(two, path, include_state=True, strict=True).exact
+    assert bits(two.pair.b.get_states()) == bits(one.pair.a.get_states())
+    assert two.optimizer.slot(two.pair.b.bias, "m").numpy().any()
 
 
 # -- the user's state ---------------------------------------------------------------------------------
