@@ -66,7 +66,8 @@ class Arguments:
 
     def _add_tensor(self, t: Tensor, path: str) -> None:
         if t.home is not None:  # state: the same cell however it is reached
-            self.parts.append(("cell", id(t), t.requires_grad))
+            # its spec too: a cell that no recording holds may go, and its id come back
+            self.parts.append(("cell", id(t), t.requires_grad, t.spec, t.device.name))
             return
         if t.device is not self.device:
             hint = f".to({self.device.name!r})"

@@ -138,8 +138,12 @@ class _Walk:
         create_graph: bool,
         wanted: frozenset[Value] | None,
     ) -> None:
-        roots = [y] if isinstance(y, Tensor) else list(y)
-        seeds = [gradient] if gradient is None or isinstance(gradient, Tensor) else list(gradient)
+        roots: list[Any] = list(y) if isinstance(y, list | tuple) else [y]
+        grads = gradient if isinstance(gradient, list | tuple) else [gradient]
+        seeds: list[Any] = list(grads)
+        for given in (*roots, *[seed for seed in seeds if seed is not None]):
+            if not isinstance(given, Tensor):
+                raise GradientError("backward", "tensors as roots and gradients", repr(given))
         if len(seeds) == 1:
             seeds = seeds * len(roots) if seeds[0] is None else seeds
         if len(seeds) != len(roots):
@@ -233,7 +237,12 @@ class _Walk:
             grad = own(grad)
             for hook in list(hooks.get(value[1], ())):
                 replaced = hook(grad)
-                grad = grad if replaced is None else replaced
+                if replaced is None:
+                    continue
+                if not isinstance(replaced, Tensor) or replaced.spec is not grad.spec:
+                    rule = f"None or a gradient like {grad.spec} from a hook"
+                    raise GradientError("hook", rule, repr(getattr(replaced, "spec", replaced)))
+                grad = replaced
         return grad
 
 

@@ -8,6 +8,7 @@ offset, a shape, strides in elements and a dtype, and core caches it on the Arra
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -109,6 +110,7 @@ class Device(ABC):
         self.languages = tuple(languages)
         self.memory = Memory()
         self.state = DeviceState()
+        _DEVICES.add(self)
         if not self.capabilities.concurrent:
             for name in ("call", "upload", "download", "copy", "synchronize"):
                 setattr(self, name, one_at_a_time(getattr(self, name), self.state.lock))
@@ -199,6 +201,19 @@ def one_at_a_time(method: Callable[..., Any], lock: threading.RLock) -> Callable
             return method(*args)
 
     return called
+
+
+_DEVICES: weakref.WeakSet[Device] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """A forked child has no other threads, so nobody in it holds a lock that was held."""
+    for device in _DEVICES:
+        device.state.lock._at_fork_reinit()  # type: ignore[attr-defined]  # as the standard library
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Marks:

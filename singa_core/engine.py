@@ -85,8 +85,8 @@ class Recording:
         moments = [(host, host.moment()) for host in self._moved]
         try:
             results = self.executable.run(arrays, self._run_host_program)
-        except BaseException as error:
-            if not isinstance(error, StateLost):  # nothing has changed, so no step was made
+        except BaseException:
+            if not self.executable.wrote:  # nothing has changed, so no step was made
                 for host, moment in moments:
                     host.rewind(moment)
             raise

@@ -188,9 +188,11 @@ class LoopExecutable(Executable):
         if self._bound != self._arena.version:
             self._bind()
         remaining = iter(self._code)
+        self.wrote = False
         try:
             self._prepare(args, scalars)
             self.device.call(_loop, remaining)
+            self.wrote = True
         except BaseException as error:  # an interrupt tears state like a fault
             told = self._failed(error, remaining)
             if told is error:
@@ -268,7 +270,8 @@ class LoopExecutable(Executable):
         told = error
         if isinstance(error, Exception) and 0 <= number < len(self.placed.steps):
             told = failure(error, self.placed.steps[number].entry, self.device)
-        if number < self._first_write:
+        self.wrote = number >= self._first_write
+        if not self.wrote:
             return told
         for cell in self._written:
             if cell.home is not None:

@@ -42,8 +42,19 @@ def host_array(data: Any, dtype: DType | None) -> npt.NDArray[Any]:
         if int(host.min()) < info.min or int(host.max()) > info.max:
             got = f"{host.min()} to {host.max()}"
             raise DTypeError("tensor", f"numbers in the range of {dtype}", got)
+    elif dtype.is_integer and host.dtype.kind in "fV" and host.size:
+        check_range(host, dtype)
     with np.errstate(all="ignore"):
         return host.astype(dtype.numpy, copy=False)
+
+
+def check_range(host: npt.NDArray[Any], dtype: DType) -> None:
+    """Raises: DTypeError for floats that an integer dtype cannot hold."""
+    info, wide = np.iinfo(dtype.numpy), host.astype(np.float64)
+    # the upper end is exclusive: the largest 64-bit integers are no float64
+    fits = (wide >= float(info.min)) & (wide < float(info.max) + 1.0)
+    if not fits.all():
+        raise DTypeError("tensor", f"numbers in the range of {dtype}", host[~fits].flat[0])
 
 
 def user_line() -> str:

@@ -150,7 +150,13 @@ def plain(value: Any) -> Any:
 
 
 class Executable(ABC):
-    """A Program loaded on one device, ready to run again and again."""
+    """A Program loaded on one device, ready to run again and again.
+
+    Attributes:
+        wrote: the run under way, or the last one, has written state or come to its end.
+    """
+
+    wrote: bool = False
 
     @abstractmethod
     def run(self, args: Sequence[Any], scalars: Callable[[], Sequence[Any]]) -> list[Any]:

@@ -137,6 +137,12 @@ class Tensor(ArrayMethods):
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
+        if value is not None and not isinstance(value, Tensor):
+            raise GradientError("grad", "a tensor or None", repr(value))
+        if value is not None and value.spec is not self.spec:
+            raise GradientError(
+                "grad", f"a tensor like its owner ({self.spec})", value.spec, x=self
+            )
         recorder = MODE.get().recorder
         if recorder is not None:
             recorder.set_grad(self, value)
@@ -298,12 +304,10 @@ class Tensor(ArrayMethods):
         return host.astype(wanted, copy=bool(copy)) if copy or wanted != host.dtype else host
 
     def __dlpack__(self, **options: Any) -> Any:
-        """A DLPack capsule: read-only where the consumer understands that, else of a copy."""
-        host = self.numpy()
-        version = options.get("max_version")
-        if version is None or version < (1, 0) or options.get("copy"):
-            host = host.copy()
-        return host.__dlpack__(**options)
+        """A DLPack capsule of a copy: consumers write to what they are given, read-only or not."""
+        if options.get("copy") is False:
+            raise BufferError("__dlpack__: needs a copy, since a tensor's value never changes")
+        return self.numpy().copy().__dlpack__(**{k: v for k, v in options.items() if k != "copy"})
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)  # kDLCPU: other devices export a host copy
@@ -466,7 +470,7 @@ def constant(value: bool | int | float, dtype: DType, device: Device) -> Tensor:
     """A 0-d tensor of a Python number; cached per device, since code repeats its numbers."""
     recorder = MODE.get().recorder
     if recorder is not None:
-        return recorder.constant(np.asarray(value, dtype.numpy), Spec((), dtype))
+        return recorder.constant(as_number(value, dtype), Spec((), dtype))
     cache = device.state.constants
     # 0.0 == -0.0 == 0 == False, but they are not one number
     key = (value, type(value), dtype) if value else (value, type(value), dtype, copysign(1, value))
@@ -474,10 +478,17 @@ def constant(value: bool | int | float, dtype: DType, device: Device) -> Tensor:
     if found is None:
         if len(cache) >= MAX_CONSTANTS:
             cache.clear()
-        with np.errstate(all="ignore"):
-            host = np.asarray(value).astype(dtype.numpy)
-        found = cache[key] = Tensor(from_host(device, host, Spec((), dtype)))
+        found = cache[key] = Tensor(from_host(device, as_number(value, dtype), Spec((), dtype)))
     return found
+
+
+def as_number(value: bool | int | float, dtype: DType) -> npt.NDArray[Any]:
+    """A Python number as a 0-d array. Raises: DTypeError for an integer beyond all floats."""
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(float(value) if dtype.is_floating else value).astype(dtype.numpy)
+    except (OverflowError, TypeError):
+        raise DTypeError("constant", f"a number in the range of {dtype}", value) from None
 
 
 def packed(t: Tensor) -> Array:

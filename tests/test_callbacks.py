@@ -26,7 +26,7 @@ from singa_core.errors import ArgumentError
 from singa_core.io import container
 from singa_core.io.checkpoint import CheckpointWarning, Mismatch, load, save
 from singa_core.io.container import FileDamaged, NotSaved
-from singa_core.layers import Linear, ReLU, Sequential
+from singa_core.layers import Dropout, Linear, ReLU, Sequential
 from singa_core.metric import Accuracy
 from singa_core.training import History, fit
 
@@ -153,7 +153,7 @@ def test_what_a_callback_knows_goes_through_json(make):
 
 
 @pytest.mark.parametrize("options", [
-    {"patience": 1}, {"patience": 0, "factor": 0.5}, {"patience": 2, "cooldown": 2},
+    {"patience": 1}, {"patience": 0, "factor": 0.5}, {"patience": 0, "cooldown": 2},
     {"patience": 0, "threshold": 0.2}, {"patience": 1, "mode": "max"}, {"patience": 0, "floor": 0.02},
 ])  # fmt: skip
 def test_the_rate_is_reduced_as_in_pytorch(options):
@@ -331,6 +331,21 @@ def test_a_resumed_training_still_removes_its_old_files(tmp_path):
     fit(model_on("cpu_numpy"), loader(), 2, callbacks=[Checkpoint(path, keep=2)], progress=False)
     resumed(path, 4, keep=2)
     assert names(tmp_path) == ["x-3", "x-4"]
+    (tmp_path / "x-1").write_bytes(b"somebody's")  # removed once, and no longer ours
+    os.utime(tmp_path / "x-1", (10**9, 10**9))
+    resumed(path, 5, keep=2)
+    assert names(tmp_path) == ["x-1", "x-4", "x-5"]
+
+
+def test_folders_are_made_or_it_fails_at_once(tmp_path):
+    callbacks = [Checkpoint(tmp_path / "a" / "b" / "x"), JsonlLog(tmp_path / "c" / "log")]
+    fit(model_on("cpu_numpy"), loader(), 1, callbacks=callbacks, progress=False)
+    assert (names(tmp_path), names(tmp_path / "a" / "b")) == (["a", "c"], ["x"])
+    for make in (Checkpoint, JsonlLog):
+        model = model_on("cpu_numpy")
+        with pytest.raises(OSError, match="File exists|Not a directory"):
+            fit(model, loader(), 1, callbacks=[make(tmp_path / "c" / "log" / "x")], progress=False)
+        assert model.optimizer.steps.value == 0
 
 
 def test_a_full_disk_is_told_and_training_goes_on(tmp_path, monkeypatch):
@@ -612,6 +627,8 @@ def test_the_loss_that_was_the_first(device):
 @pytest.mark.parametrize("use_graph", [False, True])
 @pytest.mark.parametrize("what", ["log", "sqrt"])
 def test_the_model_is_left_as_it_was_before_the_step(device, use_graph, what):
+    dropout = Dropout(0.5)
+
     class Late(Watched):
         """Goes wrong in the third step."""
 
@@ -619,7 +636,7 @@ def test_the_model_is_left_as_it_was_before_the_step(device, use_graph, what):
 
         def forward(self, x):
             self.count.advance()
-            y = self.first(x)
+            y = dropout(self.first(x))
             return self.second(y) if self.late else self.second.inner(y)
 
     model = model_on(device, lambda o: Late(o, what), opt.Adam(0.01), use_graph)

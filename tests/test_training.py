@@ -521,8 +521,9 @@ def test_two_and_two_epochs_in_two_processes_are_four_in_one(tmp_path):
 
 
 @pytest.mark.parametrize("use_graph", [False, True])
-@pytest.mark.parametrize("step", [1, 6, 7, 8, 13, 14])
-@pytest.mark.parametrize("how", ["signal", "raise"])
+@pytest.mark.parametrize(("how", "step"), [
+    ("signal", 1), ("signal", 6), ("signal", 7), ("signal", 14), ("raise", 7), ("raise", 8), ("raise", 14),
+])  # fmt: skip
 def test_interrupted_at_any_step_it_can_be_resumed(device, tmp_path, capsys, step, how, use_graph):
     acts = {
         "signal": lambda training: os.kill(os.getpid(), signal.SIGINT),
@@ -587,26 +588,36 @@ def test_a_second_ctrl_c_does_not_wait(device, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ctrl_c_while_the_loader_works_takes_effect_at_once(device, tmp_path):
-    class Interrupted(ArrayLoader):
-        def _cut(self, order, batch):
-            if self.armed and batch == 4:
+class Interrupted(ArrayLoader):
+    """Ctrl-C comes when a batch of an epoch is counted, but not yet given out."""
+
+    at = None
+
+    def _run(self, epoch, start):
+        for batch in super()._run(epoch, start):
+            if self.at == (self._epoch, self._batch):
                 os.kill(os.getpid(), signal.SIGINT)
                 raise AssertionError("not reached")
-            return super()._cut(order, batch)
+            yield batch
 
-    data = Interrupted(X, Y, batch_size=8)
-    data.armed = True
-    keep = Checkpoint(tmp_path / "x")
-    assert fit(model_on(device), data, 1, callbacks=[keep], progress=False).interrupted
-    again = model_on(device, seed=3)
-    data = Interrupted(X, Y, batch_size=8)
-    data.armed = False
-    fit(again, data, 1, callbacks=[Checkpoint(tmp_path / "x", resume=True)], progress=False)
-    got = all_bits(again)
-    wanted = model_on(device)
-    fit(wanted, loader(), 1, progress=False)
-    assert got == all_bits(wanted)  # the batch that was lost on the way is made again
+
+@pytest.mark.parametrize(("which", "at"), [("train", (1, 3)), ("test", (1, 2))])
+def test_ctrl_c_while_a_loader_works_takes_effect_at_once(device, tmp_path, which, at):
+    def run(seed, epochs=3, at=None, **options):
+        loaders = {
+            "train": Interrupted(X, Y, batch_size=8),
+            "test": Interrupted(X, Y, batch_size=16),
+        }
+        loaders[which].at = at
+        model, keep = model_on(device, seed=seed), Checkpoint(tmp_path / "x", **options)
+        history = fit(model, loaders["train"], epochs, validation=loaders["test"], callbacks=[keep], progress=False)  # fmt: skip
+        return history, all_bits(model)
+
+    assert run(0, at=at)[0].interrupted
+    again, bits = run(3, resume=True)
+    whole, wanted = run(0)
+    assert untimed(again) == untimed(whole)  # the batch that was lost on the way is made again
+    assert bits == wanted
 
 
 def test_someone_elses_handler_stays_in_charge(device):

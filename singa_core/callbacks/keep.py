@@ -56,6 +56,7 @@ class Checkpoint(Callback):
         self._written = []
         if self._best is not None:
             self._best.value = None
+        self.path.parent.mkdir(parents=True, exist_ok=True)  # what cannot work fails at once
         if not self.resume:
             return
         damaged: FileDamaged | None = None
@@ -116,8 +117,6 @@ class Checkpoint(Callback):
         """The files of this name that there are, latest first."""
         parts = re.split(r"\{(?:epoch|step)\}", self.path.name)
         pattern = re.compile(r"(\d+)".join(map(re.escape, parts)))
-        if not self.path.parent.is_dir():
-            return []
         found = []
         for path in self.path.parent.iterdir():
             match = pattern.fullmatch(path.name)

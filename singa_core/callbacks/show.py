@@ -102,6 +102,7 @@ class JsonlLog(Callback):
 
     def on_train_begin(self, training: Training) -> None:
         kept = self._lines(training.steps) if training.steps else []
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self.path.open("w", encoding="utf-8")
         for line in kept:
             self._write(line)

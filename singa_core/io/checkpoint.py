@@ -136,7 +136,7 @@ def _take_apart(
 ) -> dict[str, Any]:
     """Put an optimiser's tensors among the others; give what the manifest says of it."""
     about: dict[str, Any] = {"type": type(optimizer).__name__, "numbers": {}, "tensors": {}}
-    for key, value in optimizer.get_states(model.get_params()).items():
+    for key, value in sorted(optimizer.get_states(model.get_params()).items()):
         if not isinstance(value, Tensor):
             about["numbers"][key] = plain(f"{name}.{key}", value)
             continue

@@ -1,5 +1,7 @@
 """The layers, one line per family."""
 
+from singa_core.layers.attention import MultiHeadAttention as MultiHeadAttention
+from singa_core.layers.attention import TransformerEncoderLayer as TransformerEncoderLayer
 from singa_core.layers.container import Sequential as Sequential
 from singa_core.layers.conv import Conv1d as Conv1d
 from singa_core.layers.conv import Conv2d as Conv2d
@@ -19,6 +21,11 @@ from singa_core.layers.functional import SiLU as SiLU
 from singa_core.layers.functional import Softmax as Softmax
 from singa_core.layers.functional import Tanh as Tanh
 from singa_core.layers.linear import Linear as Linear
+from singa_core.layers.normalization import BatchNorm1d as BatchNorm1d
+from singa_core.layers.normalization import BatchNorm2d as BatchNorm2d
+from singa_core.layers.normalization import GroupNorm as GroupNorm
+from singa_core.layers.normalization import LayerNorm as LayerNorm
+from singa_core.layers.normalization import RMSNorm as RMSNorm
 from singa_core.layers.pooling import AdaptiveAvgPool2d as AdaptiveAvgPool2d
 from singa_core.layers.pooling import AvgPool1d as AvgPool1d
 from singa_core.layers.pooling import AvgPool2d as AvgPool2d

@@ -6,6 +6,7 @@ A name that a family publishes in its `__all__` is public here.
 from singa_core.indexing import getitem as getitem  # also puts x[...] into the table of functions
 from singa_core.ops.activation import *  # noqa: F403
 from singa_core.ops.activation_composed import *  # noqa: F403
+from singa_core.ops.attention import *  # noqa: F403
 from singa_core.ops.conv import *  # noqa: F403
 from singa_core.ops.conv_transposed import *  # noqa: F403
 from singa_core.ops.creation import *  # noqa: F403
@@ -24,6 +25,8 @@ from singa_core.ops.loss import *  # noqa: F403
 from singa_core.ops.loss_binary import *  # noqa: F403
 from singa_core.ops.loss_composed import *  # noqa: F403
 from singa_core.ops.normalization import *  # noqa: F403
+from singa_core.ops.normalization_batch import *  # noqa: F403
+from singa_core.ops.normalization_layer import *  # noqa: F403
 from singa_core.ops.optim import *  # noqa: F403
 from singa_core.ops.optim_adam import *  # noqa: F403
 from singa_core.ops.pooling import *  # noqa: F403
@@ -34,6 +37,7 @@ from singa_core.ops.reduction import *  # noqa: F403
 from singa_core.ops.reduction_composed import *  # noqa: F403
 from singa_core.ops.shape import *  # noqa: F403
 from singa_core.ops.shape_composed import *  # noqa: F403
+from singa_core.ops.shape_padding import *  # noqa: F403
 from singa_core.ops.shape_regions import *  # noqa: F403
 from singa_core.optable import OPS
 

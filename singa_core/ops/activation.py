@@ -249,7 +249,8 @@ class Elu(Slope):
     name = "elu"
 
     def forward(self, x: Tensor, *, alpha: float = 1.0) -> Any:
-        return where(less(0.0, x), x, expm1(minimum(x, 0.0)) * alpha)
+        below = where(less(0.0, x), 0.0, x)  # not a minimum: at 0 the gradient is the left one
+        return where(less(0.0, x), x, expm1(below) * alpha)
 
 
 class Celu(Slope):
@@ -261,7 +262,8 @@ class Celu(Slope):
     name = "celu"
 
     def forward(self, x: Tensor, *, alpha: float = 1.0) -> Any:
-        return where(less(0.0, x), x, expm1(minimum(x, 0.0) * (1.0 / alpha)) * alpha)
+        below = where(less(0.0, x), 0.0, x)
+        return where(less(0.0, x), x, expm1(below * (1.0 / alpha)) * alpha)
 
 
 class Selu(FloatUnary):

@@ -23,7 +23,8 @@ from singa_core.ops.conv_geometry import (
 )
 from singa_core.ops.creation import zeros
 from singa_core.ops.normalization import wide
-from singa_core.ops.shape_composed import flip, pad
+from singa_core.ops.shape_composed import flip
+from singa_core.ops.shape_padding import pad
 from singa_core.ops.shape_regions import set_slice, windows
 from singa_core.sample import sample
 from singa_core.spec import Shape, Spec, check_shape

@@ -7,11 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from singa_core.checks import check_integer
+from singa_core.dtype import DTypeLike
 from singa_core.errors import DTypeError, ShapeError
 from singa_core.operation import Operation
 from singa_core.ops.base import check_kind, takes_tensors
-from singa_core.ops.elementwise_pairs import where
-from singa_core.ops.indexing import check_index, flat_places, gather, scatter, sort
+from singa_core.ops.creation import iota
+from singa_core.ops.elementwise_pairs import equal, where
+from singa_core.ops.indexing import check_index, flat_places, gather, scatter, scatter_add, sort
 from singa_core.ops.shape import reshape
 from singa_core.ops.shape_composed import narrow
 from singa_core.optable import function
@@ -20,8 +23,8 @@ from singa_core.spec import Spec, broadcast_shapes, check_axis
 from singa_core.tensor import Tensor, tensor
 
 __all__ = [
-    "argsort", "boolean_mask", "masked_fill", "nonzero", "put", "put_along_axis", "take",
-    "take_along_axis", "topk", "unique",
+    "add_along_axis", "argsort", "boolean_mask", "masked_fill", "nonzero", "one_hot", "put",
+    "put_along_axis", "take", "take_along_axis", "topk", "unique",
 ]  # fmt: skip
 
 
@@ -133,6 +136,46 @@ def put_along_axis(x: Tensor, index: Tensor, v: Tensor, *, axis: int = -1) -> Te
         rule = "an index that broadcasts to x"
         raise ShapeError("put_along_axis", rule, index.shape, x=x, index=index)
     y: Tensor = put(x, places, v.broadcast_to(places.shape))
+    return y
+
+
+@function
+@takes_tensors
+def add_along_axis(x: Tensor, index: Tensor, v: Tensor, *, axis: int = -1) -> Tensor:
+    """Add v where `take_along_axis` would read; several at one place add up.
+
+    Source: ONNX operator set 18, `ScatterElements` with reduction "add".
+
+    >>> from singa_core import tensor
+    >>> add_along_axis(tensor([[0, 0]]), tensor([[1, 1, 0]]), tensor([[1, 2, 5]])).tolist()
+    [[5, 3]]
+    """
+    wide, places = _along("add_along_axis", x, index, axis)
+    if wide.shape != x.shape:
+        rule = "an index that broadcasts to x"
+        raise ShapeError("add_along_axis", rule, index.shape, x=x, index=index)
+    flat = scatter_add(x.reshape(-1), places, v.broadcast_to(places.shape), axis=0)
+    y: Tensor = flat.reshape(x.shape)
+    return y
+
+
+@function
+@takes_tensors
+def one_hot(ids: Tensor, classes: int, *, dtype: DTypeLike = "float32") -> Tensor:
+    """1 at the place that an id names, 0 elsewhere; an id outside of [0, classes) names none.
+
+    Shapes: ids (...) -> y (..., classes). Dtype: integers -> `dtype`.
+    Raises: DTypeError unless ids are integers; ArgumentError for negative classes.
+    Source: ONNX operator set 11, `OneHot`.
+
+    >>> from singa_core import tensor
+    >>> one_hot(tensor([2, 0]), 3, dtype="int32").tolist()
+    [[0, 0, 1], [1, 0, 0]]
+    """
+    check_kind("one_hot", "integer", ids=ids)
+    classes = check_integer("one_hot", "classes", classes, 0)
+    places = iota(classes, dtype=ids.dtype, device=ids.device)
+    y: Tensor = equal(ids.reshape(*ids.shape, 1), places).astype(dtype)
     return y
 
 

@@ -55,6 +55,8 @@ class MatMul(Operation):
         try:
             vectors = len(a.array.spec.shape) == 1 or len(b.array.spec.shape) == 1
         except AttributeError:  # symbolic, or not a tensor yet
+            vectors = True
+        if vectors:
             a, b = as_tensors(self, (a, b))
             vectors = 1 in (a.ndim, b.ndim)
         return self._of_vectors(a, b) if vectors else super().__call__(a, b)

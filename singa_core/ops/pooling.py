@@ -25,7 +25,7 @@ from singa_core.ops.creation import zeros
 from singa_core.ops.elementwise_pairs import equal, where
 from singa_core.ops.normalization import wide
 from singa_core.ops.reduction import argmax
-from singa_core.ops.shape_composed import pad
+from singa_core.ops.shape_padding import pad
 from singa_core.ops.shape_regions import set_slice, slice, windows  # noqa: A004
 from singa_core.sample import In, Sample, sample
 from singa_core.spec import Shape, Spec

@@ -13,7 +13,8 @@ from singa_core.ops.creation import iota, ones
 from singa_core.ops.elementwise_pairs import floor_divide
 from singa_core.ops.normalization import wide
 from singa_core.ops.pooling import Pooling, check_spatial, put_back, seen_by_windows
-from singa_core.ops.shape_composed import moveaxis, pad
+from singa_core.ops.shape_composed import moveaxis
+from singa_core.ops.shape_padding import pad
 from singa_core.sample import sample
 from singa_core.spec import Shape, Spec, check_shape
 from singa_core.tensor import Tensor

@@ -1,22 +1,20 @@
-"""Functions of shapes that are made of the primitives: flips, splits, stacks, repeats, padding."""
+"""Functions of shapes that are made of the primitives: flips, splits, stacks, repeats."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from singa_core.errors import ShapeError
 from singa_core.ops.base import takes_tensors
-from singa_core.ops.creation import Number, full
 from singa_core.ops.shape import broadcast_to, concat, permute_dims, reshape
-from singa_core.ops.shape_regions import set_slice, slice  # noqa: A004
+from singa_core.ops.shape_regions import slice  # noqa: A004
 from singa_core.optable import function
 from singa_core.spec import check_axes, check_axis
 from singa_core.tensor import Tensor
 
 __all__ = [
     "chunk", "diagonal", "expand_dims", "flatten", "flip", "matrix_transpose", "moveaxis",
-    "pad", "repeat", "roll", "split", "squeeze", "stack", "swapaxes", "tile", "unbind",
+    "repeat", "roll", "split", "squeeze", "stack", "swapaxes", "tile", "unbind",
     "unflatten", "unstack",
 ]  # fmt: skip
 
@@ -264,36 +262,6 @@ def repeat(x: Tensor, repeats: int, axis: int | None = None) -> Tensor:
     y = broadcast_to(expand_dims(x, axis + 1), shape=(*before, n, repeats, *after))
     repeated: Tensor = reshape(y, shape=(*before, n * repeats, *after))
     return repeated
-
-
-@function
-@takes_tensors
-def pad(x: Tensor, widths: Any, value: Number = 0) -> Tensor:
-    """Put `value` around x.
-
-    Shapes: (n, ...) -> (before + n + after, ...).
-    Args: widths: elements; one number, or (before, after), or such a pair for each axis.
-    Raises: ShapeError for another form, or a negative width.
-
-    >>> from singa_core import tensor
-    >>> pad(tensor([1, 2]), (1, 2)).tolist()
-    [0, 1, 2, 0, 0]
-    """
-    pairs = _pairs(x, widths)
-    shape = tuple(b + n + a for (b, a), n in zip(pairs, x.shape, strict=True))
-    around = full(shape, value, dtype=x.dtype, device=x.device)
-    y: Tensor = set_slice(around, x, start=tuple(b for b, _ in pairs))
-    return y
-
-
-def _pairs(x: Tensor, widths: Any) -> list[tuple[int, int]]:
-    if isinstance(widths, int):
-        widths = ((widths, widths),) * x.ndim
-    elif len(widths) == 2 and all(isinstance(w, int) for w in widths):
-        widths = (tuple(widths),) * x.ndim
-    if len(widths) != x.ndim or any(len(pair) != 2 or min(pair) < 0 for pair in widths):
-        raise ShapeError("pad", "a pair of widths >= 0 for each axis", widths, x=x)
-    return [(int(before), int(after)) for before, after in widths]
 
 
 @function

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from singa_core import ops
 from singa_core.autograd import stream
-from singa_core.checks import check_integer
+from singa_core.checks import check_integer, check_number
 from singa_core.errors import ArgumentError, GradientError, RecordingError
 from singa_core.fingerprint import print_value
 from singa_core.host import user_line
@@ -91,7 +91,8 @@ class Optimizer(ABC):
         return scalar(self._rate, device=device)
 
     def _rate(self) -> float:
-        return float(self._schedule(self.steps.value - 1))
+        rate = self._schedule(self.steps.value - 1)
+        return check_number("schedule", "rate", rate, 0.0)
 
     # -- using it ----------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from checks import both, check_against_torch, check_gradients, random
+from checks import both, check_against_torch, check_gradients, put, random
 from singa_core import ops
 from singa_core.errors import ArgumentError, DTypeError, ShapeError
 
@@ -152,3 +152,154 @@ def test_layer_norm_names_what_does_not_fit(array):
         ops.layer_norm(x, array(np.zeros(4)))
     with pytest.raises(DTypeError, match="layer_norm: needs a floating dtype, got int64"):
         ops.layer_norm(array([[1, 2]]))
+
+
+# -- rms_norm and group_norm ------------------------------------------------------------------------
+
+
+def test_rms_norm_by_hand(array):
+    y = both(
+        lambda x, w: ops.rms_norm(x, w, eps=0.0),
+        array([[3.0, -3.0], [1.0, 7.0]]),
+        array([1.0, 2.0]),
+    )
+    np.testing.assert_allclose(y.numpy(), [[1.0, -2.0], [0.2, 2.8]], rtol=1e-6)  # roots 3 and 5
+
+
+@pytest.mark.parametrize(("shape", "count"), [((3, 4), 1), ((2, 3, 4), 2)])
+def test_rms_norm_against_torch(device, shape, count):
+    torch = pytest.importorskip("torch", reason="torch is the oracle of this test")
+    last = shape[len(shape) - count :]
+
+    def peer(x, weight):
+        return torch.nn.functional.rms_norm(x, last, weight, eps=1e-3)
+
+    hosts = (random(*shape), random(*last, seed=1))
+    check_against_torch(lambda x, w: ops.rms_norm(x, w, eps=1e-3), peer, device, *hosts, atol=1e-5)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("shape", [(3, 4, 5), (2, 4, 3, 2)])
+def test_group_norm_against_torch(device, shape, groups):
+    torch = pytest.importorskip("torch", reason="torch is the oracle of this test")
+
+    def peer(x, weight, bias):
+        return torch.nn.functional.group_norm(x, groups, weight, bias, eps=1e-3)
+
+    def ours(x, weight, bias):
+        return ops.group_norm(x, weight, bias, groups=groups, eps=1e-3)
+
+    hosts = (random(*shape), random(4, seed=1), random(4, seed=2))
+    check_against_torch(ours, peer, device, *hosts, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_rms_and_group_norm_gradients(device, order):
+    hosts = (random(2, 3, 4), random(4, seed=1))
+    check_gradients(ops.rms_norm, device, *hosts, order=order)
+    hosts = (random(2, 4, 3), random(4, seed=1), random(4, seed=2))
+    check_gradients(
+        lambda *xs: ops.group_norm(*xs, groups=2, eps=1e-2), device, *hosts, order=order, rtol=1e-5
+    )
+
+
+def test_they_name_what_does_not_fit(array):
+    x, three = array(np.zeros((2, 4, 5), np.float32)), array(np.zeros(3, np.float32))
+    with pytest.raises(
+        ShapeError, match=r"^rms_norm: needs weight.shape == the last axes of x, got \(3,\)"
+    ):
+        ops.rms_norm(x, three)
+    with pytest.raises(
+        ShapeError, match=r"^group_norm: needs weight.shape == x.shape\[1:2\], got \(3,\) != \(4,\)"
+    ):
+        ops.group_norm(x, three, three, groups=2)
+    four = array(np.zeros(4, np.float32))
+    with pytest.raises(
+        ShapeError, match=r"group_norm: needs groups >= 1 that divide x.shape\[1\], got 3 and 4"
+    ):
+        ops.group_norm(x, four, four, groups=3)
+    with pytest.raises(ArgumentError, match="group_norm: needs eps >= 0, got -1.0"):
+        ops.group_norm(x, four, four, groups=2, eps=-1.0)
+
+
+# -- batch_norm -------------------------------------------------------------------------------------
+
+
+def test_batch_norm_by_hand(array):
+    x = array([[[1.0, 3.0], [0.0, 0.0]], [[5.0, 7.0], [0.0, 4.0]]])
+    y, mean, variance = both(
+        lambda *xs: ops.batch_norm(*xs, eps=0.0), x, array([1.0, 3.0]), array([0.0, 10.0])
+    )
+    assert (mean.tolist(), variance.tolist()) == ([4.0, 1.0], [5.0, 3.0])
+    a, b = 1 / math.sqrt(5.0), math.sqrt(3.0)
+    expected = [[[-3 * a, -a], [10 - b, 10 - b]], [[a, 3 * a], [10 - b, 10 + 3 * b]]]
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(6, 3), (4, 3, 5), (3, 3, 4, 2), (2, 3, 2, 3, 2)])
+def test_batch_norm_against_torch(device, shape):
+    torch = pytest.importorskip("torch", reason="torch is the oracle of this test")
+    hosts = (random(*shape), random(3, seed=1), random(3, seed=2))
+
+    def peer(x, weight, bias):
+        return torch.nn.functional.batch_norm(x, None, None, weight, bias, True, eps=1e-3)
+
+    def ours(*xs):
+        return ops.batch_norm(*xs, eps=1e-3)[0]
+
+    check_against_torch(ours, peer, device, *hosts, rtol=1e-4, atol=1e-5)
+    moments = (random(3, seed=3), random(3, seed=4, low=0.5))
+
+    def fixed(x, weight, bias, mean, variance):
+        return torch.nn.functional.batch_norm(x, mean, variance, weight, bias, False, eps=1e-3)
+
+    moved = [torch.tensor(h) for h in (*hosts, *moments)]
+    y = ops.batch_norm_inference(*put([*hosts, *moments], device), eps=1e-3)
+    np.testing.assert_allclose(y.numpy(), fixed(*moved).numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_batch_norm_gradients(device, order):
+    """Of y alone, and of y and both moments."""
+    hosts = (random(4, 2, 3), random(2, seed=1), random(2, seed=2))
+    check_gradients(lambda *xs: ops.batch_norm(*xs)[0], device, *hosts, order=order, rtol=1e-5)
+    check_gradients(ops.batch_norm, device, *hosts, order=order, rtol=1e-5)
+    moments = (random(2, seed=3), random(2, seed=4, low=0.5))
+    check_gradients(ops.batch_norm_inference, device, *hosts, *moments, order=order, rtol=1e-5)
+
+
+def test_moments_of_float16_are_float32(array):
+    x = array(np.full((4096, 1), 300.0), "float16")
+    one = array(np.ones(1), "float16")
+    y, mean, variance = ops.batch_norm(x, one, one)
+    assert [t.dtype.name for t in (y, mean, variance)] == ["float16", "float32", "float32"]
+    assert (mean.tolist(), variance.tolist(), y.tolist()[0]) == ([300.0], [0.0], [1.0])
+    assert ops.batch_norm_inference(x, one, one, mean, variance).dtype.name == "float16"
+
+
+def test_batch_norm_of_no_samples(device, array):
+    hosts = (np.zeros((0, 3)), np.ones(3), np.ones(3))
+    y, mean, variance = both(ops.batch_norm, *(array(h) for h in hosts))
+    assert (y.shape, mean.tolist(), variance.tolist()) == ((0, 3), [0.0] * 3, [0.0] * 3)
+    check_gradients(lambda *xs: ops.batch_norm(*xs)[0], device, *hosts)
+
+
+def test_batch_norm_names_what_does_not_fit(array):
+    x, three = array(np.zeros((2, 4, 5), np.float32)), array(np.zeros(3, np.float32))
+    with pytest.raises(
+        ShapeError, match=r"^batch_norm: needs weight.shape == x.shape\[1:2\], got \(3,\) != \(4,\)"
+    ):
+        ops.batch_norm(x, three, three)
+    with pytest.raises(ShapeError, match=r"^batch_norm: needs x \(n, c, \*size\), got \(3,\)"):
+        ops.batch_norm(three, three, three)
+    four = array(np.zeros(4, np.float32))
+    with pytest.raises(
+        ShapeError, match=r"^batch_norm_inference: needs mean.shape == x.shape\[1:2\]"
+    ):
+        ops.batch_norm_inference(x, four, four, three, four)
+    with pytest.raises(DTypeError, match="batch_norm: needs one dtype, got float32 and float64"):
+        ops.batch_norm(x, array(np.zeros(4)), four)
+    with pytest.raises(
+        ShapeError, match=r"batch_norm_grad: needs grad like x \(float32 \(2, 4, 5\)\)"
+    ):
+        ops.batch_norm_grad(x[:1], x, four, four, four)

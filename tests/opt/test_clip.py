@@ -43,7 +43,7 @@ def test_what_is_within_bounds_stays_as_it_is(array):
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("scale", [0.01, 1.0, 300.0])
-@pytest.mark.parametrize("limit", [0.5, 3.0])
+@pytest.mark.parametrize("limit", [1e-6, 0.5, 3.0])
 def test_the_norm_as_in_pytorch(array, dtype, scale, limit):
     torch = pytest.importorskip("torch")
     hosts = gradients(dtype, scale)

@@ -6,6 +6,7 @@ gives an array, or a tuple of them. A family adds its table with one line.
 
 from singa_core.conformance.oracles import (
     activation,
+    attention,
     conv,
     creation,
     dropout,
@@ -26,6 +27,7 @@ from singa_core.conformance.oracles.common import Oracle
 
 ORACLES: dict[str, Oracle] = {
     **activation.TABLE,
+    **attention.TABLE,
     **conv.TABLE,
     **creation.TABLE,
     **dropout.TABLE,
