@@ -35,16 +35,19 @@ def typed(value: Any) -> Any:
 
 
 def short_key(attrs: dict[str, Any]) -> tuple[Any, ...]:
-    """Names, values and types; enough to tell plain values apart, and cheap."""
-    types = [(*map(type, v),) if v.__class__ is tuple else v.__class__ for v in attrs.values()]
-    return (*attrs.items(), *types)
+    """Names, values and what tells them from equal ones; enough for plain values, and cheap."""
+    marks = [
+        v.__class__ if v else repr(v) if v.__class__ is not tuple else () for v in attrs.values()
+    ]
+    inner = [(*map(type, v),) for v in attrs.values() if v.__class__ is tuple]
+    return (*attrs.items(), *marks, *inner)
 
 
 def is_plain(value: Any) -> bool:
-    """True if `==` and the type tell the value from every other."""
+    """True if `short_key` tells the value from every other."""
     if isinstance(value, tuple):
         return all(type(item) in (int, str, bool) for item in value)
-    return not isinstance(value, float) or (value != 0 and value == value)
+    return not isinstance(value, float) or value == value
 
 
 def hashable(where: str, value: Any) -> Any:

@@ -50,11 +50,12 @@ class NaNGuard(Callback):
             self._before = _Moment(training.model)
             return
         loss = float(training.loss)
+        beside = " and parameters that are not" if math.isfinite(loss) else ""
         self._before.come_back()
         found = _Search(training).run()
         self._before.come_back()
         raise NaNFound(
-            f"NaNGuard: needs finite numbers, got a loss of {loss} or parameters that are not, "
+            f"NaNGuard: needs finite numbers, got a loss of {loss}{beside} "
             f"in epoch {training.epoch + 1}, batch {training.batch}\n"
             f"  it begins with {found}\n"
             "  the model is as it was before that step\n"

@@ -157,7 +157,10 @@ class Optimizer(ABC):
 
         It follows the parameter to another device.
         """
-        slots = self._slots.setdefault(param, {})
+        slots = self._slots.get(param)
+        if slots is None:
+            self._slots[param] = {}
+            slots = self._slots[param]
         held, device = slots.get(name), param.device
         if held is not None and held.device is device:
             return held
