@@ -5,15 +5,14 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from importlib import import_module
 from typing import Any
 
-from singa_core import summary, training
 from singa_core.arguments import first_device
 from singa_core.device import Device
 from singa_core.dtype import DTypeLike
 from singa_core.engine import GraphFunction
 from singa_core.errors import ArgumentError, DeviceError, SingaError
-from singa_core.io import checkpoint
 from singa_core.layer import Layer, as_tensors, place
 from singa_core.mode import MODE, Mode, use_mode
 from singa_core.passes import ALGORITHMS
@@ -68,6 +67,16 @@ class _Weakly:
         return self.method(self.model(), *args, **options)
 
 
+def late(module: str, name: str) -> Callable[..., Any]:
+    """A method that is a function of a module which nobody needs before it is called."""
+
+    def method(self: Any, *args: Any, **options: Any) -> Any:
+        return getattr(import_module(module), name)(self, *args, **options)
+
+    method.__name__, method.__doc__ = name, f"See `{module}.{name}`."
+    return method
+
+
 class Model(Layer):
     """A layer with a training step, whose work is recorded as graphs once `compile` was called.
 
@@ -110,12 +119,12 @@ class Model(Layer):
 
     # -- a training in one call, and files; each is documented where it is defined -----------------
 
-    fit = training.fit
-    evaluate = training.evaluate
-    predict = training.predict
-    summary = summary.summary
-    save = checkpoint.save
-    load = checkpoint.load
+    fit = late("singa_core.training", "fit")
+    evaluate = late("singa_core.training", "evaluate")
+    predict = late("singa_core.training", "predict")
+    summary = late("singa_core.summary", "summary")
+    save = late("singa_core.io.checkpoint", "save")
+    load = late("singa_core.io.checkpoint", "load")
 
     # -- graphs ------------------------------------------------------------------------------------
 
