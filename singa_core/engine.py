@@ -59,7 +59,7 @@ class Recording:
             now, found = state.owner._grad, state.found
             if now is not found and (now is None or found is None or now.spec is not found.spec):
                 return False
-        if self._swaps_grads():
+        if self.grads and self._swaps_grads():
             return False
         if self._seen != STRUCTURE.count:
             if self._states != [_state_of(cell) for cell in self.cells]:
