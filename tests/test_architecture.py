@@ -219,7 +219,7 @@ def test_a_host_or_a_machine_s_folder_is_caught(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["a/work/b", "./work/x", "n / c / h", "{x}/root/", "http://www.apache.org/licenses/"]
+    "text", ["a/data/b", "./data/x", "n / c / h", "{x}/data/", "http://www.apache.org/licenses/"]
 )
 def test_other_paths_pass(text):
     assert places_named(text) == []
