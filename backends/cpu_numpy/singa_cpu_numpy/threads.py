@@ -174,6 +174,12 @@ def workers(work: float, parts: int) -> int:
     return max(min(allowed, cores(), parts), 1)
 
 
+def tile(size: int, most: int, workers: int) -> int:
+    """How many of `size` things make a tile: at most `most`, and as many tiles for each worker."""
+    tiles = -(-size // most)
+    return -(-size // min(-(-tiles // workers) * workers, size))
+
+
 def parts_of(size: int, parts: int, unit: int = 1) -> list[slice]:
     """At most `parts` slices that cover range(size), all but the last of whole units."""
     step = -(-size // (parts * unit)) * unit

@@ -9,10 +9,13 @@ from singa_core.conformance.oracles import ORACLES
 from singa_core.optable import OPS
 from singa_core.spec import Spec
 from singa_cpu_numpy import threads
-from singa_cpu_numpy.kernels import conv, conv_depthwise, conv_images, conv_rows
+from singa_cpu_numpy.kernels import conv, conv_depthwise, conv_images, conv_rows, conv_winograd
 from singa_cpu_numpy.kernels import numpy as native
 
-WAYS = {"rows": conv_rows, "images": conv_images, "depthwise": conv_depthwise}
+WAYS = {
+    "rows": conv_rows, "images": conv_images, "depthwise": conv_depthwise,
+    "winograd": conv_winograd,
+}  # fmt: skip
 # x, weight, attributes
 GEOMETRIES = [
     ((5, 3, 11), (4, 3, 3), {"stride": 2, "padding": 1}),
@@ -28,6 +31,9 @@ GEOMETRIES = [
     ((3, 6, 9, 8), (4, 3, 1, 1), {"groups": 2, "stride": (3, 2)}),
     ((2, 2, 3, 3), (3, 2, 1, 2), {"padding": ((4, 1), (3, 5)), "stride": 2}),
     ((2, 1, 6, 6), (3, 1, 5, 5), {"padding": "same"}),
+    ((3, 2, 7, 6), (4, 2, 3, 3), {"padding": ((1, 0), (0, 2))}),
+    ((5, 3, 6, 9), (2, 3, 3, 3), {"padding": 2}),
+    ((2, 3, 3, 3), (2, 3, 3, 3), {}),
     ((7, 1, 1, 1), (1, 1, 1, 1), {}),
 ]
 
@@ -71,20 +77,25 @@ def _tiles(request, monkeypatch):
         monkeypatch.setattr(conv_rows, "TILE_BYTES", 256)
         monkeypatch.setattr(conv_images, "TILE_BYTES", 2048)
         monkeypatch.setattr(conv_depthwise, "RUN_BYTES", 256)
+        for name, value in (("COLUMNS", 4), ("TILE_BYTES", 256), ("WEIGHT_BYTES", 1)):
+            monkeypatch.setattr(conv_winograd, name, value)
     if request.param == "shared by three":
         monkeypatch.setattr(threads, "workers", lambda work, parts: max(min(3, parts), 1))
 
 
-def single(weight, attrs):
-    """True for groups of one channel."""
-    return weight[1] == 1 and attrs.get("groups", 1) > 1
+def takes(way, weight, attrs):
+    """True if a way is meant for such a geometry."""
+    if way == "depthwise":
+        return weight[1] == 1 and attrs.get("groups", 1) > 1
+    small = weight[2:] == (3, 3) and not {"stride", "dilation"} & set(attrs)
+    return small or way != "winograd"
 
 
 TAKEN = [
     (way, number)
     for way in WAYS
     for number, (_, weight, attrs) in enumerate(GEOMETRIES)
-    if way != "depthwise" or single(weight, attrs)
+    if takes(way, weight, attrs)
 ]
 
 
@@ -94,6 +105,7 @@ TAKEN = [
 def test_every_way_is_the_oracle(monkeypatch, way, number, dtype):
     x, weight, attrs = GEOMETRIES[number]
     monkeypatch.setattr(conv, "way", lambda g: WAYS[way])
+    monkeypatch.setattr(conv_winograd, "fits", lambda g: way == "winograd")
     for op, inputs, options in calls(x, weight, attrs):
         got = launched(op, inputs, options, dtype)
         expected = ORACLES[op](*(v.astype(dtype) for v in inputs), **options)
@@ -107,6 +119,7 @@ def test_the_ways_chosen_are_those_measured():
         conv_images: [((64, 1, 28, 28), (20, 1, 5, 5), 1), ((8, 64, 32, 32), (128, 64, 1, 1), 1)],
         conv_rows: [((64, 20, 12, 12), (50, 20, 5, 5), 1), ((8, 512, 4, 4), (512, 512, 1, 1), 1)],
         conv_depthwise: [((8, 32, 16, 16), (32, 1, 3, 3), 32)],
+        conv_winograd: [((8, 64, 32, 32), (64, 64, 3, 3), 1), ((2, 128, 9, 9), (64, 64, 3, 3), 2)],
     }
     for way, shapes in chosen.items():
         for x, weight, groups in shapes:
@@ -146,3 +159,19 @@ def test_a_launch_gives_the_same_bits_each_time(monkeypatch):
         first = launched(op, inputs, attrs, "float32")
         for _ in range(5):
             assert launched(op, inputs, attrs, "float32").tobytes() == first.tobytes()
+
+
+def test_the_rounding_of_winograd_is_that_of_plain_sums():
+    x, weight = array((2, 64, 12, 12), 0), array((64, 64, 3, 3), 1)
+    specs = [Spec(s, "float32") for s in (x.shape, (2, 64, 10, 10), weight.shape)]
+    g = conv.geometry(*specs, (1, 1), ((0, 0), (0, 0)), (1, 1), 1)
+    assert conv_winograd.fits(g)
+    exact = ORACLES["conv"](x.astype(np.float32), weight.astype(np.float32))
+    errors = {}
+    for way in (conv_rows, conv_winograd):
+        launch, nbytes = way.forward(g)
+        y = np.empty(exact.shape, np.float32)
+        launch(*(v.astype(np.float32) for v in (x, weight)), y, np.empty(nbytes, np.uint8))
+        errors[way] = np.abs(y - exact).max()
+    assert errors[conv_winograd] < 3 * errors[conv_rows]
+    assert errors[conv_rows] < 1e-4 * np.abs(exact).max()

@@ -122,6 +122,17 @@ def test_parts_cover_everything():
             assert all((part.stop - part.start) % 4 == 0 for part in made[:-1])
 
 
+def test_tiles_are_small_and_every_worker_gets_as_many():
+    for size in range(1, 30):
+        for most in range(1, 12):
+            for workers in range(1, 5):
+                one = threads.tile(size, most, workers)
+                assert 1 <= one <= most
+                assert -(-size // one) > min(workers, size) / 2
+    assert threads.tile(64, 22, 2) == 16  # four tiles, not three
+    assert threads.tile(64, 100, 3) == 22
+
+
 def test_without_a_blas_that_can_be_held_there_is_one_worker(monkeypatch):
     monkeypatch.setattr(threads, "_find_openblas", lambda: (None, None))
     monkeypatch.setattr(threads._PROCESS, "blas", None)

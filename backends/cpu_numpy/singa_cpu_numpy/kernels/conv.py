@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from singa_cpu_numpy.kernels import conv_depthwise, conv_images, conv_rows, numpy
+from singa_cpu_numpy.kernels import (
+    conv_depthwise,
+    conv_images,
+    conv_rows,
+    conv_winograd,
+    numpy,
+)
 from singa_cpu_numpy.kernels.conv_geometry import as_planes, geometry
 
 FEW_PLACES = 64  # of an image: products with fewer columns are slow
@@ -12,6 +18,8 @@ def way(g):
     """The module that has the fastest kernels for this geometry."""
     if g.c == 1 and g.groups > 1:
         return conv_depthwise
+    if conv_winograd.fits(g):
+        return conv_winograd
     return conv_images if by_images(g) else conv_rows
 
 
@@ -61,7 +69,8 @@ def conv_grad_input(target, ins, outs, *, size, stride, padding, dilation, group
     if chosen is conv_depthwise or (chosen is conv_images and g.pointwise):
         launch, nbytes = chosen.grad_input(g)
     elif back is not None:
-        launch, nbytes = conv_rows.forward(back, turned=True)
+        by_winograd = conv_winograd.fits(back)
+        launch, nbytes = (conv_winograd if by_winograd else conv_rows).forward(back, turned=True)
     else:
         launch, nbytes = conv_rows.grad_input(g)
 

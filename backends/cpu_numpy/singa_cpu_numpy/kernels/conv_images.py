@@ -18,8 +18,7 @@ TILE_BYTES = 1 << 19
 def blocks(g):
     """How many images at a time, and where each block of them begins."""
     size = 1 if g.pointwise else g.k * g.oh * g.ow * g.dtype.itemsize
-    least = threads.workers(g.work, g.n)
-    n = max(min(TILE_BYTES // size, -(-g.n // least)), 1)
+    n = threads.tile(g.n, max(TILE_BYTES // size, 1), threads.workers(g.work, g.n))
     return n, range(0, g.n, n)
 
 
@@ -79,8 +78,7 @@ def forward(g):
 
 def grad_weight(g):
     """launch(x, grad, y, workspace): images are added up by each worker, then workers in order."""
-    n, starts = blocks(g)
-    n = min(n, 16)
+    n = min(blocks(g)[0], 16)
     starts = range(0, g.n, n)
     workers = threads.workers(g.work, len(starts))
     total, terms = (g.groups, g.o, g.k), (n, g.o, g.k)

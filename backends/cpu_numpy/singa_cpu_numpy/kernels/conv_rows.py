@@ -44,7 +44,7 @@ def tiles(g, *, whole, least=1):
     """Tiles that fit the cache, and enough of them; `whole`: of all rows."""
     columns = max(min(COLUMNS, PRODUCT_BYTES // (g.k * g.dtype.itemsize)), COLUMNS // 4)
     images = 1 if g.ow >= WIDE else max(columns // g.ow, 1)
-    n = -(-g.n // max(-(-g.n // images), min(least, g.n)))
+    n = threads.tile(g.n, images, min(least, g.n))
     row = g.kw * g.c * g.ow * n * g.dtype.itemsize
     t = max(TILE_BYTES // row - g.dilation[0] * (g.kh - 1), 2 * g.kh) // g.stride[0]
     t = g.oh if whole else min(max(t, 1), -(-g.oh // -(-least // -(-g.n // n))))

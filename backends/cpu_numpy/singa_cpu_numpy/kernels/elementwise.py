@@ -4,6 +4,7 @@ import numpy as np
 
 from singa_core.dtype import bool_
 from singa_core.kernels import INTS
+from singa_core.spec import Spec
 from singa_cpu_numpy.kernels import numpy
 
 # Without bfloat16, where computing in float32 as the shared kernels do is faster.
@@ -142,10 +143,24 @@ def sigmoid(x, y):
     np.reciprocal(y, y)
 
 
+_ROW = 4096
+
+
 @numpy.prepared("relu", "T->T", strides=True, in_place=True, T=f"f16 {FLOATS}")
 def relu(target, ins, outs):
-    zero = np.zeros((), outs[0].dtype.numpy)
-    return lambda x, y: np.maximum(x, zero, out=y)
+    size, dtype = outs[0].itemcount, outs[0].dtype.numpy
+    if size < _ROW or not isinstance(ins[0], Spec):
+        zero = np.zeros((), dtype)
+        return lambda x, y: np.maximum(x, zero, out=y)
+    # beside a whole row of zeros np.maximum has a vectorised loop: a third of the time
+    zeros, whole = np.zeros(_ROW, dtype), size // _ROW * _ROW
+
+    def launch(x, y):
+        x, y = x.reshape(-1), y.reshape(-1)
+        np.maximum(x[:whole].reshape(-1, _ROW), zeros, out=y[:whole].reshape(-1, _ROW))
+        np.maximum(x[whole:], zeros[: size - whole], out=y[whole:])
+
+    return launch
 
 
 @numpy.prepared("relu_grad", "T,T->T", strides=True, T=FLOATS)

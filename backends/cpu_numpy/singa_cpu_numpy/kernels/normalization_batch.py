@@ -27,7 +27,8 @@ class Blocks:
         self.size = math.prod(x.shape[2:])
         self.count, self.dtype = self.n * self.size, x.dtype.numpy
         wanted = max(BLOCK_BYTES // (self.count * self.dtype.itemsize), -(-SHORT // self.size))
-        self.channels = min(wanted, -(-self.c // threads.workers(COST * x.itemcount, self.c)))
+        workers = threads.workers(COST * x.itemcount, self.c)
+        self.channels = threads.tile(self.c, min(wanted, self.c), workers)
         self.starts = range(0, self.c, self.channels)
         self.workers = threads.workers(COST * x.itemcount, len(self.starts))
         self.ones = np.ones(self.n, self.dtype)  # BLAS adds up faster than NumPy

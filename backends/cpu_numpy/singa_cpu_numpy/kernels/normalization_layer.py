@@ -17,7 +17,7 @@ class Rows:
         self.d, self.dtype = weight.itemcount, x.dtype.numpy
         self.rows = x.itemcount // self.d
         n = max(TILE_BYTES // (self.d * self.dtype.itemsize), 1)
-        self.n = min(n, -(-self.rows // threads.workers(COST * x.itemcount, self.rows)))
+        self.n = threads.tile(self.rows, n, threads.workers(COST * x.itemcount, self.rows))
         self.starts = range(0, self.rows, self.n)
         self.ones = np.ones(max(self.n, self.d), self.dtype)  # BLAS adds up faster than NumPy
         self.workers = threads.workers(COST * x.itemcount, len(self.starts))

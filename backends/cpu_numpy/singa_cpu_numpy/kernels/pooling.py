@@ -10,7 +10,7 @@ from singa_cpu_numpy import threads
 from singa_cpu_numpy.kernels import numpy
 from singa_cpu_numpy.kernels.conv_geometry import carve, scratch
 
-TILE_BYTES = 1 << 18  # of x in a tile, which shares the cache with what is made of it
+TILE_BYTES = 1 << 20  # of x in a tile
 COST = 50.0  # of one element, in floating-point operations of a matrix product
 
 
@@ -37,7 +37,7 @@ class Windows:
         self.tight = self.apart and self.kernel == self.stride and self.extent == self.size
         planes = max(TILE_BYTES // (math.prod(self.size) * self.dtype.itemsize), 1)
         work = COST * self.count * math.prod(self.size)
-        self.planes = min(planes, -(-self.count // threads.workers(work, self.count)))
+        self.planes = threads.tile(self.count, planes, threads.workers(work, self.count))
         self.starts = range(0, self.count, self.planes)
         self.workers = threads.workers(work, len(self.starts))
 
@@ -89,7 +89,11 @@ class Windows:
         threads.share(part, self.workers)
 
     def launch(self, body, *shapes):
-        """(launch, workspace): shapes are those of the scratch of one tile."""
+        """(launch, workspace): shapes are those of the scratch of one tile, without its planes.
+
+        That of x with its padding is added where there is padding.
+        """
+        shapes = (self.extent, *shapes) if self.padded else shapes
         each = scratch(*((self.planes, *shape) for shape in shapes))
 
         def launch(*handles):
@@ -131,7 +135,7 @@ def max_pool(target, ins, outs, *, kernel, stride, padding, dilation, ceil_mode)
         for j in range(2, g.kernel[1]):
             np.maximum(y, g.columns(high, j), out=y)
 
-    return g.launch(body, g.extent, (g.out[0], g.extent[1]))
+    return g.launch(body, (g.out[0], g.extent[1]))
 
 
 @numpy.prepared("max_pool_grad", "T,T,T->T", T="f32 f64")
@@ -145,9 +149,9 @@ def max_pool_grad(target, ins, outs, *, kernel, stride, padding, dilation, ceil_
     def body(grad, x, y, dx, memory):
         x, memory = g.pad(x, memory, -np.inf)
         target, memory = (dx, memory) if g.apart else carve(memory, (len(x), *g.extent))
-        share, mask, flags, _ = carve(memory, y.shape, y.shape, y.shape)
+        mask, flags, memory = carve(memory, y.shape, y.shape)
         # the bits of a grad times 0 or 1: neither a branch that mispredicts, nor inf * 0
-        grad, share, mask = grad.view(bits), share.view(bits), mask.view(bits)
+        grad, mask = grad.view(bits), mask.view(bits)
         left, hit = (flags.view(np.bool_).reshape(2, -1)[i] for i in (0, 1))
         left, hit = (f[: y.size].reshape(y.shape) for f in (left, hit))
         left.fill(True)
@@ -165,12 +169,12 @@ def max_pool_grad(target, ins, outs, *, kernel, stride, padding, dilation, ceil_
             if g.apart:
                 np.multiply(grad, mask, out=place.view(bits))
             else:
-                np.multiply(grad, mask, out=share)
-                np.add(place, share.view(g.dtype), out=place)
+                np.multiply(grad, mask, out=mask)
+                np.add(place, mask.view(g.dtype), out=place)
         if not g.apart:
             finish(g, target, dx)
 
-    return g.launch(body, g.extent, g.extent, g.out, g.out, g.out)
+    return g.launch(body, *(() if g.apart else (g.extent,)), g.out, g.out)
 
 
 def finish(g, target, dx):
@@ -227,7 +231,7 @@ def avg_pool(target, ins, outs, *, kernel, stride, padding, ceil_mode, count_inc
             np.add(y, g.columns(total, j), out=y)
         np.divide(y, count, out=y)
 
-    return g.launch(body, g.extent, (g.out[0], g.extent[1]))
+    return g.launch(body, (g.out[0], g.extent[1]))
 
 
 @numpy.prepared("avg_pool_grad", "T->T", T="f32 f64")
@@ -256,4 +260,5 @@ def avg_pool_grad(target, ins, outs, *, kernel, stride, padding, count_include_p
             np.add(place, wide, out=place)
         finish(g, target, dx)
 
-    return g.launch(body, g.out, (g.out[0], g.extent[1]), g.extent)
+    more = () if g.apart else ((g.out[0], g.extent[1]), g.extent)
+    return g.launch(body, g.out, *more)
