@@ -77,7 +77,7 @@ def test_mnist_mlp_learns_the_same_with_and_without_graphs(example, digits, caps
     eager = run(module, capsys, "--epochs", "2", "--no-graph")
 
     def facts(text):
-        return re.findall(r"loss \d+\.\d{4}|accuracy \d\.\d{4}", text)
+        return re.findall(r"loss \S+|accuracy \d\.\d{4}", text)
 
     assert facts(eager) == facts(recorded)
     assert len(facts(eager)) == 3
@@ -93,6 +93,40 @@ def test_mnist_mlp_runs_on_any_device(example, digits, device, capsys, monkeypat
     assert re.search(rf"MiB on {device}, by core's count\n$", printed)
 
 
-def test_mnist_mlp_on_a_device_that_is_not_there(example):
-    with pytest.raises(LookupError, match="no such backend"):
-        example("mnist_mlp").main(["--device", "nowhere"])
+def test_mnist_mlp_saves_and_goes_on_with_the_same_numbers(
+    example, digits, capsys, monkeypatch, tmp_path
+):
+    module = example("mnist_mlp")
+    keep(monkeypatch, module, digits, 320)
+    whole = run(module, capsys, "--epochs", "3")
+    file = str(tmp_path / "mlp.singa")
+    run(module, capsys, "--epochs", "2", "--save", file)
+    rest = run(module, capsys, "--epochs", "3", "--save", file, "--resume")
+    found = r"epoch 3/3  loss \S+|test accuracy \S+"
+    assert re.findall(found, rest) == re.findall(found, whole)
+    assert "epoch 2/3" not in rest
+
+
+WRONG = {
+    "--epochs 0": "argument --epochs: needs an integer >= 1, got '0'",
+    "--epochs 1.5": "argument --epochs: needs an integer >= 1, got '1.5'",
+    "--rate -1": "argument --rate: needs a finite number > 0, got '-1'",
+    "--rate nan": "argument --rate: needs a finite number > 0, got 'nan'",
+    "--rate much": "argument --rate: needs a finite number > 0, got 'much'",
+    "--seed -1": "argument --seed: needs an integer >= 0 and <= 18446744073709551615, got '-1'",
+    "--device nowhere": "argument --device: backend 'nowhere': no such backend; installed: ",
+    "--device cpu_numpy:9": "argument --device: device cpu_numpy:9: needs 0 <= index < 1, got 9",
+    "--resume": "argument --resume: needs --save FILE, which says from where",
+    "--save .": "argument --save: needs the name of a file, got the folder '.'",
+    "--save none/x": "argument --save: needs a folder that can be written, got 'none'",
+}
+
+
+@pytest.mark.parametrize("options", WRONG)
+def test_a_wrong_option_is_one_line_and_no_traceback(example, capsys, options, monkeypatch):
+    module = example("mnist_mlp")
+    monkeypatch.setattr(module, "load_mnist_5k", None)  # told before anything is done
+    with pytest.raises(SystemExit) as stop:
+        module.main(options.split())
+    assert stop.value.code == 2
+    assert f"error: {WRONG[options]}" in capsys.readouterr().err
