@@ -25,6 +25,8 @@ from singa_core.errors import BackendNotFound, DeviceError, PluginError, SingaEr
 GROUP: Final = "singa.backends"
 BACKEND_API: Final = (1, 0)
 """Version of the interface between core and backends. A minor step only adds what has a default."""
+FAULTS: Final = (Exception, SystemExit)
+"""What foreign code may raise without ending the process; an interrupt is the user's."""
 
 
 @dataclass(frozen=True)
@@ -250,7 +252,7 @@ def load_manifest(known: _Known) -> Manifest:
     (point,) = known.entry_points
     try:
         manifest = point.load()
-    except Exception as error:
+    except FAULTS as error:
         reason = f"import of {point.value} raised {cause(error)}"
         raise PluginError(
             known.name, "manifest", reason, distribution=known.distribution
@@ -298,7 +300,7 @@ def ask(manifest: Manifest) -> Probe:
     """The backend's probe, or one that says what was wrong with it."""
     try:
         found = manifest.probe()
-    except Exception as error:
+    except FAULTS as error:
         return Probe(usable=False, reason=f"probe raised {cause(error)}; it must not raise")
     if not isinstance(found, Probe):
         kind = type(found).__name__
@@ -311,14 +313,14 @@ def open_device(manifest: Manifest, index: int, distribution: str | None) -> Dev
     module, _, function = manifest.open.partition(":")
     try:
         opener = getattr(importlib.import_module(module), function)
-    except Exception as error:
+    except FAULTS as error:
         reason = f"import of {manifest.open} raised {cause(error)}"
         raise PluginError(manifest.name, "import", reason, distribution=distribution) from error
     try:
         device = opener(index)
     except SingaError:
         raise
-    except Exception as error:
+    except FAULTS as error:
         reason = f"{manifest.open}({index}) raised {cause(error)}"
         raise PluginError(manifest.name, "init", reason, distribution=distribution) from error
     if not isinstance(device, Device):

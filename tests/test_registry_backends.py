@@ -320,6 +320,36 @@ def test_a_failure_that_is_remembered_keeps_no_caller_alive(installed):
     assert [ref() for ref in refs] == [None, None]
 
 
+EXIT = "raise SystemExit('no licence')"
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [({"manifest": EXIT}, "manifest: import of toy_alpha:manifest raised SystemExit: no licence"),
+     ({"probe": "__import__('sys').exit('no licence')"},
+      "probe: not usable here: probe raised SystemExit: no licence; it must not raise"),
+     ({"opener": EXIT}, "import: import of toy_alpha.device:open_device raised SystemExit: no licence"),
+     ({"opener": f"def open_device(index): {EXIT}"},
+      "init: toy_alpha.device:open_device(0) raised SystemExit: no licence")],
+    ids=["manifest", "probe", "import", "init"],
+)  # fmt: skip
+def test_a_backend_that_ends_the_process_is_a_broken_backend(installed, values, expected):
+    installed("alpha", priority=120, device_type="host", **values)
+    installed("beta", priority=119, device_type="host")
+    registry = Registry()
+    assert told(registry.resolve, "alpha") == f"backend 'alpha' (singa-alpha 1.2): {expected}"
+    assert registry.resolve("beta").backend == "far"
+
+
+@pytest.mark.parametrize("values", [{"manifest": "raise KeyboardInterrupt"},
+                                    {"probe": "(_ for _ in ()).throw(KeyboardInterrupt)"},
+                                    {"opener": "raise KeyboardInterrupt"}])  # fmt: skip
+def test_an_interrupt_while_a_backend_loads_is_the_user_s(installed, values):
+    installed("alpha", **values)
+    with pytest.raises(KeyboardInterrupt):
+        Registry().resolve("alpha")
+
+
 # -- which device a name means ----------------------------------------------------------------------
 
 
