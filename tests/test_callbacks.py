@@ -263,9 +263,9 @@ def test_the_best_one_is_kept_apart(device, tmp_path, name, best, mode, epoch):
     assert names(tmp_path) == sorted([best, name.replace("{epoch}", "5")])
 
 
-def resumed(path, epochs=2, device="cpu_numpy", **options):
+def resumed(path, epochs=2, device="cpu_numpy", resume=True, **options):
     model = model_on(device, seed=7)
-    history = fit(model, loader(), epochs, callbacks=[Checkpoint(path, resume=True, **options)], progress=False)  # fmt: skip
+    history = fit(model, loader(), epochs, callbacks=[Checkpoint(path, resume=resume, **options)], progress=False)  # fmt: skip
     return model, history
 
 
@@ -324,6 +324,39 @@ def test_files_of_this_training_only_are_removed(tmp_path):
     (tmp_path / "x-77").write_bytes(b"somebody's")
     fit(model_on("cpu_numpy"), loader(), 3, callbacks=[Checkpoint(tmp_path / "x-{epoch}")], progress=False)  # fmt: skip
     assert names(tmp_path) == ["x-0", "x-3", "x-77"]
+
+
+def test_resume_from_a_file_of_another_name(tmp_path):
+    whole = model_on("cpu_numpy")
+    rows = fit(whole, loader(), 4, progress=False).rows
+    first = tmp_path / "first"
+    fit(model_on("cpu_numpy"), loader(), 2, callbacks=[Checkpoint(first)], progress=False)
+    before = first.read_bytes()
+    other = tmp_path / "folder" / "x-{epoch}"
+    again, history = resumed(other, 4, resume=first)
+    assert [row["loss"] for row in history.rows] == [row["loss"] for row in rows]
+    assert bits(again) == bits(whole)
+    assert first.read_bytes() == before
+    assert [path.name for path in other.parent.iterdir()] == ["x-4"]  # x-3 gave way to it
+
+
+def test_resume_from_the_file_that_is_written(tmp_path):
+    resumed(tmp_path / "x", 2)
+    _, history = resumed(tmp_path / "x", 3, resume=tmp_path / "x")
+    assert len(history) == 3
+    _, history = resumed(tmp_path / "x", 4)
+    assert len(history) == 4
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_file_named_to_resume_from_has_to_be_there_and_whole(tmp_path):
+    resumed(tmp_path / "x-{epoch}", 2, keep=2)
+    (tmp_path / "x-2").write_bytes((tmp_path / "x-2").read_bytes()[:-40])
+    with pytest.raises(FileDamaged):  # x-1 was not asked for
+        resumed(tmp_path / "x-{epoch}", 4, resume=str(tmp_path / "x-2"))
+    with pytest.raises(FileNotFoundError):
+        resumed(tmp_path / "x-{epoch}", 4, resume=str(tmp_path / "x-3"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x-1", "x-2"]
 
 
 def test_a_resumed_training_still_removes_its_old_files(tmp_path):

@@ -33,17 +33,22 @@ class Checkpoint(Callback):
         best: name of a metric; the epoch where it is best stays in a file of its own, with `best`
             in place of the number, or `-best` behind the name.
         mode: "min" if lower is better, "max" if higher is.
-        resume: go on where the latest file was saved that is not damaged; begin anew if there is
-            none.
+        resume: True to go on where the latest file was saved that is not damaged, and to begin anew
+            if there is none; or the path of a file to go on from, which has to be there.
 
     A file that cannot be written is a warning, and the training goes on.
+
+    Raises: out of `fit`, to begin with: Mismatch for a file of another model, FileDamaged if there
+        is no other file, ArgumentError for one that no Checkpoint saved; OSError where `resume` is
+        a path and no such file is there.
     """
 
     last = True
 
     def __init__(
         self, path: str | os.PathLike[str], *, every: int = 1, keep: int | None = 1,
-        best: str | None = None, mode: str = "min", resume: bool = False,
+        best: str | None = None, mode: str = "min",
+        resume: bool | str | os.PathLike[str] = False,
     ) -> None:  # fmt: skip
         self.path = Path(path)
         self.every = check_integer("Checkpoint", "every", every, 1)
@@ -57,22 +62,29 @@ class Checkpoint(Callback):
         if self._best is not None:
             self._best.value = None
         self.path.parent.mkdir(parents=True, exist_ok=True)  # what cannot work fails at once
-        if not self.resume:
-            return
+        if isinstance(self.resume, str | os.PathLike):
+            self._go_on(training, Path(self.resume))
+            self._written = []  # the files of another training stay
+        elif self.resume:
+            self._go_on_from_latest(training)
+
+    def _go_on_from_latest(self, training: Training) -> None:
         damaged: FileDamaged | None = None
         for path in self._candidates():
             try:
-                report = load(training.model, path, include_state=True, strict=True)
+                return self._go_on(training, path)
             except FileDamaged as error:
                 warnings.warn(f"passed over: {error}", CheckpointWarning, stacklevel=2)
                 damaged = error
-                continue
-            if "training" not in report.state:
-                raise ArgumentError("Checkpoint", "a file that a Checkpoint saved", path)
-            training.restore(report.state["training"])
-            return
         if damaged is not None:
             raise damaged
+        return None
+
+    def _go_on(self, training: Training, path: Path) -> None:
+        report = load(training.model, path, include_state=True, strict=True)
+        if "training" not in report.state:
+            raise ArgumentError("Checkpoint", "a file that a Checkpoint saved", path)
+        training.restore(report.state["training"])
 
     def on_epoch_end(self, training: Training) -> None:
         if self._best is not None and self._best.improves(self._best.read(training)):
