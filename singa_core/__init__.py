@@ -26,7 +26,9 @@ from singa_core.model import Placeholder as Placeholder
 from singa_core.operation import Operation as Operation
 from singa_core.parameter import Parameter as Parameter
 from singa_core.parameter import State as State
+from singa_core.plugins import packs
 from singa_core.random import manual_seed as manual_seed
+from singa_core.registry import registry as _registry
 from singa_core.scalars import Counter as Counter
 from singa_core.scalars import scalar as scalar
 from singa_core.spec import Spec as Spec
@@ -36,6 +38,8 @@ from singa_core.tensor import tensor as tensor
 from singa_core.update import update as update
 
 __version__ = "0.1.0"
+
+_registry.on_open.append(packs.serve)
 
 
 def device(name: str | None = None) -> Device:

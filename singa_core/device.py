@@ -206,6 +206,12 @@ def one_at_a_time(method: Callable[..., Any], lock: threading.RLock) -> Callable
 _DEVICES: weakref.WeakSet[Device] = weakref.WeakSet()
 
 
+def forget_entries() -> None:
+    """Let every device look anew for who serves an op: kernels were added."""
+    for device in list(_DEVICES):
+        device.state.entries.clear()
+
+
 def _after_fork() -> None:
     """A forked child has no other threads, so nobody in it holds a lock that was held."""
     for device in _DEVICES:
@@ -440,6 +446,6 @@ def copy_storage(storage: Storage) -> Storage:
 
 __all__ = [
     "Array", "Buffer", "Capabilities", "Device", "DeviceState", "Handle", "HostBytes", "Memory",
-    "Storage", "allocate", "as_bytes", "copy_storage", "empty_array", "from_host",
-    "synchronize", "to_host", "wait_for", "watch",
+    "Storage", "allocate", "as_bytes", "copy_storage", "empty_array", "forget_entries",
+    "from_host", "synchronize", "to_host", "wait_for", "watch",
 ]  # fmt: skip

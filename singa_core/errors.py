@@ -108,7 +108,8 @@ class KernelMissing(SingaError, NotImplementedError):
 class PluginError(SingaError):
     """A backend or plugin that cannot be used: which one, at which stage, and why.
 
-    `stage` is one of metadata, manifest, handshake, probe, import, init.
+    `stage` is one of metadata, manifest, handshake, probe, import, init for a backend; of metadata,
+    import, handshake, hooks, ops, kernels, events for a plugin.
     """
 
     def __init__(
@@ -119,15 +120,20 @@ class PluginError(SingaError):
         *,
         distribution: str | None = None,
         hint: str | None = None,
+        what: str = "backend",
     ) -> None:
         self.plugin, self.stage, self.reason = plugin, stage, reason
-        self.distribution, self.hint = distribution, hint
+        self.distribution, self.hint, self.what = distribution, hint, what
         super().__init__(plugin, stage, reason)
 
     def text(self) -> str:
         owner = f" ({self.distribution})" if self.distribution else ""
-        text = f"backend {self.plugin!r}{owner}: {self.stage}: {self.reason}"
+        text = f"{self.what} {self.plugin!r}{owner}: {self.stage}: {self.reason}"
         return f"{text}\ntry: {self.hint}" if self.hint else text
+
+
+class PackWarning(UserWarning):
+    """A pack that cannot be used is left out; see `singa_core.plugins`."""
 
 
 class BackendNotFound(PluginError, LookupError):

@@ -22,12 +22,28 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {}
 
 
 def register(op: Operation) -> None:
-    """Add an operation. Raises: ArgumentError if another class has the name."""
-    taken = OPS.get(op.name)
-    if taken is not None and type(taken).__qualname__ != type(op).__qualname__:
-        rule = "a name of its own for each operation"
-        raise ArgumentError(f"operation {op.name}", rule, f"a second one, {type(op).__qualname__}")
+    """Add an operation.
+
+    Raises: ArgumentError if another class or a function has the name, or if it is no part of the
+        core and has no decomposition: it would be tied to the devices that have a kernel for it.
+    """
+    where = f"operation {op.name}"
+    taken: Any = OPS.get(op.name, FUNCTIONS.get(op.name))
+    if taken is not None and _home(taken) != _home(op):
+        rule = f"a name of its own for each operation, {op.name!r} is of {_home(taken)[0]}"
+        raise ArgumentError(where, rule, f"a second one, {' of '.join(_home(op)[::-1])}")
+    ours = type(op).__module__.partition(".")[0] == __name__.partition(".")[0]
+    if not (ours or op.is_composite or op.is_view):
+        rule = "a decomposition, so that it runs on every device"
+        hint = "def forward(self, x): ...  made of other operations"
+        raise ArgumentError(where, rule, f"none in {_home(op)[1]}", hint=hint)
     OPS[op.name] = op
+
+
+def _home(thing: Any) -> tuple[str, str]:
+    """Module and class of an operation, or module and name of a function."""
+    made = thing if hasattr(thing, "__qualname__") else type(thing)
+    return made.__module__, made.__qualname__
 
 
 def function(plain: _F) -> _F:

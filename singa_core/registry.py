@@ -73,8 +73,7 @@ class _Known:
     @property
     def distribution(self) -> str | None:
         """`name version` of the distribution that offers it."""
-        dist = self.entry_points[0].dist if self.entry_points else None
-        return None if dist is None else f"{dist.name} {dist.version}"
+        return owner(self.entry_points[0]) if self.entry_points else None
 
 
 class Registry:
@@ -83,28 +82,30 @@ class Registry:
     def __init__(self) -> None:
         self._known: dict[str, _Known] | None = None
         self._registered: dict[str, Manifest] = {}
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        self.on_open: list[Callable[[Device], None]] = []
+        """Called with each device that is opened, before anybody else gets it."""
 
     # -- what there is --------------------------------------------------------------------------
 
     def register(self, manifest: Manifest) -> None:
         """Add a backend of this process, without an entry point. It hides an installed namesake."""
         check_manifest(manifest, str(getattr(manifest, "name", manifest)), None)
-        with self._lock:
+        with self.lock:
             self._registered[manifest.name] = manifest
             if self._known is not None:
                 self._known[manifest.name] = _Known(manifest.name, manifest=manifest)
 
     def unregister(self, name: str) -> None:
         """Forget a backend added by `register`; an installed namesake can be seen again."""
-        with self._lock:
+        with self.lock:
             if self._registered.pop(name, None) is not None and self._known is not None:
                 del self._known[name]
                 self.refresh()
 
     def refresh(self) -> None:
         """Look at installed distributions again, for a `pip install` in a running process."""
-        with self._lock:
+        with self.lock:
             fresh = self._scan()
             for name, known in (self._known or {}).items():
                 if name in fresh and known.devices:  # arrays may live there: keep the open devices
@@ -116,16 +117,14 @@ class Registry:
         return tuple(sorted(self._all()))
 
     def _all(self) -> dict[str, _Known]:
-        with self._lock:
+        with self.lock:
             if self._known is None:
                 self._known = self._scan()
             return self._known
 
     def _scan(self) -> dict[str, _Known]:
-        from importlib_metadata import entry_points  # noqa: PLC0415  (30 ms: not when core is imported)
-
         known: dict[str, _Known] = {}
-        for point in entry_points(group=GROUP):
+        for point in entry_points(GROUP):
             known.setdefault(point.name, _Known(point.name)).entry_points.append(point)
         for name, manifest in self._registered.items():
             known[name] = _Known(name, manifest=manifest)
@@ -136,7 +135,7 @@ class Registry:
     def manifest(self, name: str) -> Manifest:
         """The manifest of a backend, imported and checked. Raises: PluginError, BackendNotFound."""
         known = self._find(name)
-        with self._lock:
+        with self.lock:
             if known.manifest is None:
                 known.manifest = self._once(known, load_manifest)
             return known.manifest
@@ -144,7 +143,7 @@ class Registry:
     def probe(self, name: str) -> Probe:
         """What the backend says of this machine; asked once."""
         manifest, known = self.manifest(name), self._find(name)
-        with self._lock:
+        with self.lock:
             if known.probe is None:
                 known.probe = ask(manifest)
             return known.probe
@@ -155,7 +154,7 @@ class Registry:
         found = known.devices.get(index)
         if found is not None:
             return found
-        with self._lock:
+        with self.lock:
             probe = self.probe(name)
             if not probe.usable:
                 reason = f"not usable here: {probe.reason}"
@@ -164,7 +163,10 @@ class Registry:
                 rule = f"0 <= index < {probe.device_count}"
                 raise DeviceError(f"device {name}:{index}", rule, index)
             if index not in known.devices:
-                known.devices[index] = open_device(manifest, index, known.distribution)
+                device = open_device(manifest, index, known.distribution)
+                for call in self.on_open:
+                    call(device)
+                known.devices[index] = device
             return known.devices[index]
 
     def _once(self, known: _Known, load: Callable[[_Known], Manifest]) -> Manifest:
@@ -244,7 +246,7 @@ class Registry:
 def load_manifest(known: _Known) -> Manifest:
     """Stages metadata, manifest and handshake."""
     if len(known.entry_points) > 1:
-        owners = ", ".join(sorted(f"{p.dist.name} {p.dist.version}" for p in known.entry_points))
+        owners = ", ".join(sorted(owner(point) or "?" for point in known.entry_points))
         raise PluginError(
             known.name, "metadata", f"offered by {len(known.entry_points)} distributions: {owners}",
             hint="uninstall all but one of them",
@@ -335,6 +337,18 @@ def split_name(text: str) -> tuple[str, int]:
     if not backend or (colon and not index.isdecimal()):
         raise DeviceError("device", "a name like '<backend>' or '<backend>:1'", repr(text))
     return backend, int(index or 0)
+
+
+def entry_points(group: str) -> list[Any]:
+    """What installed distributions offer in a group of entry points."""
+    import importlib_metadata  # noqa: PLC0415  (30 ms: not when core is imported)
+
+    return list(importlib_metadata.entry_points(group=group))
+
+
+def owner(point: Any) -> str | None:
+    """`name version` of the distribution that an entry point is of."""
+    return None if point.dist is None else f"{point.dist.name} {point.dist.version}"
 
 
 def cause(error: BaseException) -> str:

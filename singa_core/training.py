@@ -19,6 +19,7 @@ import numpy as np
 
 from singa_core.arguments import outline
 from singa_core.callbacks.base import Callback
+from singa_core.callbacks.packs import PackEvents
 from singa_core.callbacks.show import ProgressBar
 from singa_core.checks import check_integer
 from singa_core.data.batches import (
@@ -39,6 +40,7 @@ from singa_core.interrupts import Interrupts
 from singa_core.metric import Metric, RunningLoss
 from singa_core.mode import no_grad
 from singa_core.opt.optimizer import Optimizer
+from singa_core.plugins import packs
 from singa_core.tensor import Tensor, as_device
 
 if TYPE_CHECKING:
@@ -124,6 +126,8 @@ def fit(
             raise ArgumentError("fit", "callbacks", f"a {type(callback).__name__} among them")
     if progress and not any(isinstance(callback, ProgressBar) for callback in listeners):
         listeners.append(ProgressBar())
+    if packs.listen():
+        listeners.append(PackEvents())
     training = Training(model, loader, epochs, validation, _named(metrics), listeners)
     with _mode(model, training=True):
         return training.run()

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # a contributor names a backend of their own beside these
 DEVICES = tuple((os.environ.get("SINGA_TEST_DEVICES") or "cpu_numpy,far").split(","))
 PASSED = pytest.StashKey[bool]()
+os.environ["SINGA_PLUGINS"] = "off"  # what is tested here is the house without guests
 
 far.register()
 # Examples are a function of the code, so that a red run stays red; fixtures here are harmless to share.

@@ -9,6 +9,7 @@ signature serves the op.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -110,11 +111,26 @@ class KernelTable:
 
     def add(self, kernel: Kernel) -> None:
         """Register one kernel. Raises: ArgumentError if its op and signature are taken."""
-        taken = self._kernels.setdefault(kernel.op, {})
-        if kernel.signature in taken:
+        self._check_free(kernel)
+        self._kernels.setdefault(kernel.op, {})[kernel.signature] = kernel
+
+    def _check_free(self, kernel: Kernel) -> None:
+        if kernel.signature in self._kernels.get(kernel.op, ()):
             rule = f"one kernel for each signature in language {self.language!r}"
             raise ArgumentError(f"kernel {kernel.op}", rule, f"a second {kernel.signature}")
-        taken[kernel.signature] = kernel
+
+    def draft(self) -> KernelTable:
+        """An empty table of this kind, for kernels that `take` adds all at once or not at all."""
+        draft = copy(self)
+        draft._kernels = {}
+        return draft
+
+    def take(self, draft: KernelTable) -> None:
+        """Register the kernels of a draft. Raises: as `add`; nothing is added then."""
+        for kernel in draft:
+            self._check_free(kernel)
+        for kernel in draft:
+            self.add(kernel)
 
     def find(self, op: str, ins: Sequence[DType], outs: Sequence[DType]) -> Kernel | None:
         """The kernel for these dtypes, or None."""
@@ -159,9 +175,13 @@ def expand(signature: str, types: Mapping[str, str]) -> Iterable[str]:
     sides = [[part for part in side.split(",") if part] for side in (left, right)]
     words = {part.rstrip("*") for side in sides for part in side}
     letters = sorted(words & set(types))
-    unknown = words - set(types) - set(BY_CODE)
+    meant = words.difference(letters).union(*(types[letter].split() for letter in letters))
+    unknown = meant - set(BY_CODE)
     if unknown or not right:
-        raise ArgumentError("kernel signature", "dtype codes like 'f32,i64->f32'", repr(signature))
+        rule = "dtype codes like 'f32,i64->f32'"
+        strange = ", ".join(sorted(unknown - words))
+        got = f"{signature!r} with {strange}" if strange else repr(signature)
+        raise ArgumentError("kernel signature", rule, got)
     for choice in product(*(types[letter].split() for letter in letters)):
         codes = dict(zip(letters, choice, strict=True))
         yield "->".join(",".join(_code(part, codes) for part in side) for side in sides)
