@@ -12,12 +12,12 @@ import importlib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import resources
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 from singa_core.device import Device
 from singa_core.errors import BackendNotFound, DeviceError, PluginError, SingaError
@@ -180,6 +180,10 @@ class Registry:
                 raise
         raise copy(known.failure)
 
+    def check_name(self, name: str) -> None:
+        """Raises: BackendNotFound, with what to do, if there is no backend of this name."""
+        self._find(name)
+
     def _find(self, name: str) -> _Known:
         known = self._all()
         if name not in known:
@@ -208,27 +212,24 @@ class Registry:
             return self.device(self._first_usable(backend), index)
         return self.device(backend, index)
 
-    def _by_priority(self) -> list[Manifest]:
-        """Manifests that load, best first; a broken backend does not stand in the way of others."""
+    def _loadable(self) -> list[Manifest]:
+        """Manifests that load; a broken backend does not stand in the way of others."""
         manifests = []
         for name in self.names():
             try:
                 manifests.append(self.manifest(name))
             except PluginError:
                 continue
-        return sorted(manifests, key=lambda m: (-m.priority, m.name))
+        return manifests
 
     def _host(self) -> str:
-        for manifest in self._by_priority():
-            if manifest.device_type == "host":
-                return manifest.name
+        for manifest in candidates("cpu", self._loadable()):
+            return manifest.name
         raise self._nothing("cpu", "no usable host backend")
 
     def _first_usable(self, alias: str) -> str:
         refused = []
-        for manifest in self._by_priority():
-            if alias == "gpu" and manifest.device_type == "host":
-                continue
+        for manifest in candidates(alias, self._loadable()):
             probe = self.probe(manifest.name)
             if probe.usable:
                 return manifest.name
@@ -329,6 +330,29 @@ def open_device(manifest: Manifest, index: int, distribution: str | None) -> Dev
         reason = f"{manifest.open} gave {type(device).__name__}, expected a singa_core Device"
         raise PluginError(manifest.name, "init", reason, distribution=distribution)
     return device
+
+
+class Ranked(Protocol):
+    """What of a manifest an alias looks at."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def device_type(self) -> str: ...
+
+    @property
+    def priority(self) -> int: ...
+
+
+R = TypeVar("R", bound=Ranked)
+
+
+def candidates(alias: str, manifests: Iterable[R]) -> list[R]:
+    """Those that `"cpu"` (host memory), `"gpu"` (none) or `"auto"` (all) may mean, best first."""
+    kinds = {"cpu": (True,), "gpu": (False,), "auto": (True, False)}[alias]
+    fitting = [m for m in manifests if (m.device_type == "host") in kinds]
+    return sorted(fitting, key=lambda m: (-m.priority, m.name))
 
 
 def split_name(text: str) -> tuple[str, int]:
