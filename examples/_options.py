@@ -5,23 +5,29 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import singa_core as sc
-from singa_core.callbacks import Callback, Checkpoint
 from singa_core.errors import SingaError
 
+PICTURES = (".svg", ".png", ".pdf")
 
-def parser(doc: str | None, *, epochs: int, rate: float) -> argparse.ArgumentParser:
+
+def parser(file: str, doc: str | None, *, epochs: int, rate: float) -> argparse.ArgumentParser:
     """A parser of the options that all examples take; an example may add its own.
 
+    The options have the example's `name` as well.
+
     Args:
+        file: the example's `__file__`.
         doc: what the example does, its `__doc__`.
         epochs: how many there are without `--epochs`.
         rate: the learning rate without `--rate`.
     """
-    made = argparse.ArgumentParser(description=doc)
+    name = Path(file).stem
+    made = argparse.ArgumentParser(f"python3 examples {name}", description=doc)
+    made.set_defaults(name=name)
     made.add_argument(
         "--device", type=device, default="cpu", help="backend[:index], cpu, gpu or auto"
     )
@@ -29,24 +35,18 @@ def parser(doc: str | None, *, epochs: int, rate: float) -> argparse.ArgumentPar
     made.add_argument("--rate", type=positive, default=rate, help="learning rate at the beginning")
     made.add_argument("--seed", type=integer(0, 2**64 - 1), default=0, help="0 or more")
     made.add_argument("--no-graph", action="store_true", help="run every operation eagerly")
-    made.add_argument("--save", type=new_file, metavar="FILE", help="keep model and training there")
-    made.add_argument("--resume", action="store_true", help="go on from the file of --save")
+    made.add_argument(
+        "--save", type=new_file, metavar="FILE", help="keep model and training there, each epoch"
+    )
+    made.add_argument(
+        "--resume", type=old_file, metavar="FILE",
+        help="go on from what --save kept, with the same other options; saved there too",
+    )  # fmt: skip
+    made.add_argument(
+        "--plot", type=picture, metavar="FILE", default=Path(f"{name}.svg"),
+        help="where the curves go: .svg, .png or .pdf",
+    )  # fmt: skip
     return made
-
-
-def parse(made: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options; one that is wrong ends the program with a line that says why."""
-    options = made.parse_args(arguments)
-    if options.resume and options.save is None:
-        made.error("argument --resume: needs --save FILE, which says from where")
-    return options
-
-
-def callbacks(options: argparse.Namespace) -> list[Callback]:
-    """What `fit` is given for --save and --resume."""
-    if options.save is None:
-        return []
-    return [Checkpoint(options.save, resume=options.resume)]
 
 
 # -- types of options: each gives a value, or an error that argparse shows with the option's name -
@@ -97,3 +97,19 @@ def new_file(text: str) -> Path:
             f"needs a folder that can be written, got {str(path.parent)!r}"
         )
     return path
+
+
+def old_file(text: str) -> Path:
+    """The path of a file that is there."""
+    path = Path(text)
+    if not path.is_file():
+        raise argparse.ArgumentTypeError(f"needs a file that is there, got {text!r}")
+    return path
+
+
+def picture(text: str) -> Path:
+    """A path where a picture can be written."""
+    if Path(text).suffix not in PICTURES:
+        kinds = ", ".join(PICTURES)
+        raise argparse.ArgumentTypeError(f"needs a name that ends in one of {kinds}, got {text!r}")
+    return new_file(text)

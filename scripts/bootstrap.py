@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
-MAIN_EXAMPLE = "mnist_mlp"
+MAIN_EXAMPLE = "mnist_cnn"
 BACKENDS = ("backends/cpu_numpy",)  # the others need hardware or drivers: installed by choice
 FOR_EXAMPLES = ("core", "data")
 FOR_TESTS = ("core", "data", "test", "dev")

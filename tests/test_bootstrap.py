@@ -277,7 +277,7 @@ def gallery(root, installed, monkeypatch):
     folder = root / "examples"
     folder.mkdir()
     (folder / "__main__.py").touch()
-    (folder / "mnist_mlp.py").write_text('"""Learn digits.\n\nMore."""\nimport not_there\n')
+    (folder / "mnist_cnn.py").write_text('"""Learn digits.\n\nMore."""\nimport not_there\n')
     (folder / "plain.py").write_text("x = 1\n")
     (folder / "broken.py").write_text("\ndef (\n")
     monkeypatch.setattr(bootstrap, "become", lambda command: command[1:])
@@ -288,7 +288,7 @@ def test_examples_are_listed_without_being_run(gallery, installed, capsys):
     assert bootstrap.run_examples(gallery, ["--list"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{'broken':<20} (does not parse, line 2)",
-        f"{'mnist_mlp':<20} Learn digits.",
+        f"{'mnist_cnn':<20} Learn digits.",
         f"{'plain':<20} (no docstring)",
     ]
     assert installed == []
@@ -297,8 +297,8 @@ def test_examples_are_listed_without_being_run(gallery, installed, capsys):
 @pytest.mark.parametrize(
     ("args", "name", "options"),
     [
-        ([], "mnist_mlp", []),
-        (["--epochs", "3"], "mnist_mlp", ["--epochs", "3"]),
+        ([], "mnist_cnn", []),
+        (["--epochs", "3"], "mnist_cnn", ["--epochs", "3"]),
         (["plain"], "plain", []),
         (["plain", "--list"], "plain", ["--list"]),
         (["plain", "--help"], "plain", ["--help"]),
@@ -312,7 +312,7 @@ def test_which_example_runs_with_what(gallery, args, name, options):
 def test_an_unknown_example_names_the_known_ones(gallery, installed, capsys):
     assert bootstrap.run_examples(gallery, ["mnist"]) == 2
     assert capsys.readouterr().err == (
-        "singa-core: no example is named 'mnist'; there are: broken, mnist_mlp, plain\n"
+        "singa-core: no example is named 'mnist'; there are: broken, mnist_cnn, plain\n"
     )
     assert installed == []
 

@@ -2,53 +2,88 @@
 
 import dataclasses
 import importlib.util
+import json
+import os
 import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from singa_core.data.digits import DataMissing, load_mnist_5k
+import _run
+from singa_core.callbacks import Callback
+from singa_core.data.sources import DataMissing
+from singa_core.io import container
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py") if not path.stem.startswith("_"))
 
 
+def first(train, test):
+    """Some of the images of a data set, for `load(seed)`."""
+
+    def few(load):
+        data = load(0)
+        fields = {"train": train, "test": test}
+        cut = {
+            f"{part}_{kind}": getattr(data, f"{part}_{kind}")[:count]
+            for part, count in fields.items()
+            for kind in ("images", "labels")
+        }
+        return lambda seed: dataclasses.replace(data, **cut)
+
+    return few
+
+
+@dataclasses.dataclass(frozen=True)
+class Small:
+    """How an example is made small: its data, and options that go with it."""
+
+    loads: str  # name of the function that loads
+    few: object  # makes another of it
+    options: str  # of a training of a few seconds
+    learnt: float  # what the last number of `watched` reaches
+    watched: str = r"test accuracy (0\.\d{4})"
+    brief: str = ""  # more options where it need not learn
+
+
+SMALL = {
+    "mnist_cnn": Small("load_mnist_5k", first(960, 400), "--epochs 3", 0.85),
+    "mnist_mlp": Small("load_mnist_5k", first(960, 400), "--epochs 3", 0.8),
+}
+
+
 @pytest.fixture
-def example(monkeypatch):
-    """A function that imports an example by name, without running it."""
+def run(monkeypatch, capsys, tmp_path):
+    """A function that runs an example on some of its data and gives what it prints."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(_run, "COMPARED", 3)
 
-    def load(name):
-        spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, spec.name, module)
-        spec.loader.exec_module(module)
-        return module
+    def call(name, *options, cut=None):
+        module = load(name)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        loads = getattr(module, SMALL[name].loads)
+        try:
+            monkeypatch.setattr(module, SMALL[name].loads, (cut or SMALL[name].few)(loads))
+        except DataMissing as error:
+            pytest.skip(str(error).replace("\n", "; "))
+        capsys.readouterr()  # of a run before that ended early
+        module.main([*SMALL[name].options.split(), *options])
+        printed = capsys.readouterr()
+        assert printed.err == ""  # a progress bar is for terminals only
+        return printed.out
 
-    return load
-
-
-@pytest.fixture(scope="module")
-def digits():
-    try:
-        return load_mnist_5k()
-    except DataMissing as error:
-        pytest.skip(str(error).replace("\n", "; "))
-
-
-def keep(monkeypatch, module, digits, count):
-    """Let an example have `count` of the digits to learn."""
-    images, labels = digits.train_images[:count], digits.train_labels[:count]
-    few = dataclasses.replace(digits, train_images=images, train_labels=labels)
-    monkeypatch.setattr(module, "load_mnist_5k", lambda seed: few)
+    return call
 
 
-def run(module, capsys, *arguments):
-    """What an example prints; its progress bar is for terminals only."""
-    module.main(arguments)
-    printed = capsys.readouterr()
-    assert printed.err == ""
-    return printed.out
+def load(name):
+    """An example as a module, without running it."""
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def number(text, pattern):
@@ -56,56 +91,101 @@ def number(text, pattern):
     return float(found)
 
 
+def facts(text):
+    """What has to be the same in every run: all but times and bytes."""
+    return re.findall(r"(?:val_)?(?:loss|accuracy|bits) \S+|test \w+ \S+|^> .*", text, re.MULTILINE)
+
+
+def state_in(path):
+    """The bytes of all tensors of a saved run, and its counters and streams."""
+    manifest, members = container.read(path)
+    kept = {key: manifest[key] for key in ("counters", "random", "optimizers")}
+    rows = [
+        {k: v for k, v in row.items() if k != "ms_per_step"}
+        for row in manifest["state"]["training"]["history"]
+    ]
+    return members["state.safetensors"], json.dumps(kept), rows
+
+
+# --- each example ------------------------------------------------------------------------------------
+
+
+def test_no_example_is_left_out():
+    assert sorted(SMALL) == NAMES
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_every_example_says_what_it_does_and_has_options(example, capsys, name):
-    module = example(name)
+def test_every_example_says_what_it_does_and_has_options(capsys, name):
+    module = load(name)
     assert module.__doc__.splitlines()[0].endswith(".")
     with pytest.raises(SystemExit) as stop:
         module.main(["--help"])
     assert stop.value.code == 0
-    assert module.__doc__.strip().split()[0] in capsys.readouterr().out
+    told = " ".join(capsys.readouterr().out.split())
+    assert " ".join(module.__doc__.split())[:60] in told
+    for option in ("--device", "--epochs", "--seed", "--no-graph", "--save", "--resume", "--plot"):
+        assert option in told
 
 
-def test_mnist_mlp_learns_the_same_with_and_without_graphs(example, digits, capsys, monkeypatch):
-    module = example("mnist_mlp")
-    keep(monkeypatch, module, digits, 1600)
-    recorded = run(module, capsys, "--epochs", "2")
-    assert recorded.startswith("1600 digits to learn, 1000 to test, on cpu_numpy\n")
-    assert number(recorded, r"test accuracy (0\.\d{4})\n") >= 0.8
+@pytest.mark.parametrize("name", NAMES)
+def test_it_learns_the_same_with_and_without_graphs(run, name):
+    recorded = run(name)
+    learnt = number(recorded, SMALL[name].watched)
+    assert learnt >= SMALL[name].learnt if SMALL[name].learnt > 0 else learnt <= -SMALL[name].learnt
     assert re.search(r"\na step takes \d+\.\d\d ms recorded, \d+\.\d\d ms eager\n", recorded)
-    assert 1 < number(recorded, r"\npeak memory (\d+\.\d) MiB on cpu_numpy, by core's count\n") < 50
-    eager = run(module, capsys, "--epochs", "2", "--no-graph")
-
-    def facts(text):
-        return re.findall(r"loss \S+|accuracy \d\.\d{4}", text)
-
+    planned = number(recorded, r"\ntemporaries of a step are planned to take (\d+\.\d) MiB\n")
+    peak = number(recorded, r"\npeak memory (\d+\.\d) MiB on cpu_numpy, by core's count\n")
+    assert 0.1 < planned <= peak < 200
+    loaded = r"\nsaved in a file \(\d+\.\d MiB\) and loaded into a new model: the same results\n"
+    assert re.search(loaded, recorded)
+    eager = run(name, "--no-graph")
     assert facts(eager) == facts(recorded)
-    assert len(facts(eager)) == 3
+    assert len(facts(eager)) >= 3 * len(re.findall(r"^epoch", eager, re.MULTILINE)) > 0
 
 
-@pytest.mark.parametrize("options", [[], ["--no-graph"]])
-def test_mnist_mlp_runs_on_any_device(example, digits, device, capsys, monkeypatch, options):
-    module = example("mnist_mlp")
-    keep(monkeypatch, module, digits, 320)
-    printed = run(module, capsys, "--device", device.name, "--epochs", "3", "--seed", "3", *options)
-    assert printed.startswith(f"320 digits to learn, 1000 to test, on {device}\n")
-    assert number(printed, r"test accuracy (0\.\d{4})\n") >= 0.5
-    assert re.search(rf"MiB on {device}, by core's count\n$", printed)
+@pytest.mark.parametrize("name", NAMES)
+def test_it_runs_on_any_device(run, device, name):
+    options = ["--device", device.name, "--epochs", "1", "--seed", "3"]
+    printed = run(name, *options, *SMALL[name].brief.split(), cut=first(128, 64))
+    assert f"on {device}\n" in printed.splitlines(keepends=True)[0]
+    assert f"MiB on {device}, by core's count\n" in printed
 
 
-def test_mnist_mlp_saves_and_goes_on_with_the_same_numbers(
-    example, digits, capsys, monkeypatch, tmp_path
-):
-    module = example("mnist_mlp")
-    keep(monkeypatch, module, digits, 320)
-    whole = run(module, capsys, "--epochs", "3")
-    file = str(tmp_path / "mlp.singa")
-    run(module, capsys, "--epochs", "2", "--save", file)
-    rest = run(module, capsys, "--epochs", "3", "--save", file, "--resume")
-    found = r"epoch 3/3  loss \S+|test accuracy \S+"
-    assert re.findall(found, rest) == re.findall(found, whole)
-    assert "epoch 2/3" not in rest
+class Killed(BaseException):
+    """What ends a run where nothing can be done about it any more."""
 
+
+class Killer(Callback):
+    """Ends a training in the middle of its last epoch but one."""
+
+    def on_step_end(self, training):
+        if training.epoch + 2 == training.epochs and training.batch == 1:
+            raise Killed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_that_was_killed_goes_on_bit_for_bit(run, name, tmp_path, monkeypatch):
+    brief = SMALL[name].brief.split()
+    cut = first(256, 64)
+    whole = run(name, *brief, "--save", "whole.singa", cut=cut)
+    fit = _run.fit
+
+    def doomed(*args, callbacks=(), **options):
+        return fit(*args, callbacks=[Killer(), *callbacks], **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_run, "fit", doomed)
+        with pytest.raises(Killed):
+            run(name, *brief, "--save", "part.singa", cut=cut)
+    assert state_in(tmp_path / "part.singa") != state_in(tmp_path / "whole.singa")
+    rest = run(name, *brief, "--resume", "part.singa", cut=cut)
+    assert state_in(tmp_path / "part.singa") == state_in(tmp_path / "whole.singa")
+    assert facts(rest) == facts(whole)[-len(facts(rest)) :]
+    assert "\nepoch 1/" not in rest
+    assert "saved in part.singa (" in rest
+
+
+# --- what is the same in all of them -----------------------------------------------------------------
 
 WRONG = {
     "--epochs 0": "argument --epochs: needs an integer >= 1, got '0'",
@@ -116,17 +196,116 @@ WRONG = {
     "--seed -1": "argument --seed: needs an integer >= 0 and <= 18446744073709551615, got '-1'",
     "--device nowhere": "argument --device: backend 'nowhere': no such backend; installed: ",
     "--device cpu_numpy:9": "argument --device: device cpu_numpy:9: needs 0 <= index < 1, got 9",
-    "--resume": "argument --resume: needs --save FILE, which says from where",
+    "--resume none": "argument --resume: needs a file that is there, got 'none'",
+    "--resume .": "argument --resume: needs a file that is there, got '.'",
     "--save .": "argument --save: needs the name of a file, got the folder '.'",
     "--save none/x": "argument --save: needs a folder that can be written, got 'none'",
+    "--plot x": "argument --plot: needs a name that ends in one of .svg, .png, .pdf, got 'x'",
+    "--plot none/x.svg": "argument --plot: needs a folder that can be written, got 'none'",
 }
 
 
 @pytest.mark.parametrize("options", WRONG)
-def test_a_wrong_option_is_one_line_and_no_traceback(example, capsys, options, monkeypatch):
-    module = example("mnist_mlp")
+def test_a_wrong_option_is_one_line_and_no_traceback(capsys, options, monkeypatch):
+    module = load("mnist_mlp")
     monkeypatch.setattr(module, "load_mnist_5k", None)  # told before anything is done
     with pytest.raises(SystemExit) as stop:
         module.main(options.split())
     assert stop.value.code == 2
     assert f"error: {WRONG[options]}" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_run_is_one_line(run, tmp_path):
+    Path("x.singa").write_bytes(b"nothing of that sort")
+    with pytest.raises(SystemExit, match=r"^--resume: .*x\.singa"):
+        run("mnist_mlp", "--resume", "x.singa")
+    run("mnist_mlp", "--save", "mlp.singa")
+    with pytest.raises(
+        SystemExit, match=r"^--resume: .*mlp\.singa: file and model differ\n  not in"
+    ):
+        run("mnist_cnn", "--resume", "mlp.singa")
+
+
+def test_a_run_that_is_over_can_be_resumed_and_saved_elsewhere(run, tmp_path):
+    whole = run("mnist_mlp", "--save", "a.singa")
+    again = run("mnist_mlp", "--resume", "a.singa", "--save", "b.singa")
+    assert facts(again) == facts(whole)[-1:]
+    more = run("mnist_mlp", "--resume", "a.singa", "--save", "c.singa", "--epochs", "4")
+    assert re.findall(r"^epoch \d/\d", more, re.MULTILINE) == ["epoch 4/4"]
+    assert "saved in c.singa" in more
+
+
+def test_a_model_that_comes_back_as_another_one_is_told(run, monkeypatch):
+    monkeypatch.setattr("singa_core.Model.load", lambda *args, **options: None)
+    with pytest.raises(SystemExit, match=r"model.singa: gave \{.*\} in a new model, but \{'loss"):
+        run("mnist_mlp")
+
+
+def test_the_curves_are_drawn(run, tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib, which draws (extra `plot`)")
+    assert run("mnist_mlp").endswith("\ncurves in mnist_mlp.svg\n")
+    drawn = (tmp_path / "mnist_mlp.svg").read_text("utf-8")
+    for word in ("mnist_mlp on cpu_numpy", ">loss<", ">accuracy<", ">epoch<", ">test ", ">train "):
+        assert word in drawn
+    run("mnist_mlp", "--plot", "other.png", "--epochs", "1")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mnist_mlp.svg", "other.png"]
+
+
+def test_without_matplotlib_one_line_says_so(run, monkeypatch, tmp_path):
+    def import_module(name):
+        raise ModuleNotFoundError(name=name)
+
+    monkeypatch.setattr("singa_core.plot.import_module", import_module)
+    line = (
+        "no picture of the curves: curves: needs matplotlib, got no package matplotlib; "
+        "try: pip install matplotlib"
+    )
+    assert run("mnist_mlp", "--epochs", "1").splitlines()[-1] == line
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- the main one, as a user starts and leaves it ----------------------------------------------------
+
+
+def start(tmp_path, *options):
+    """The main example in a process of its own, on some of the digits."""
+    code = (
+        "import sys; sys.path[:0] = sys.argv[1:3]; import _run, test_examples, mnist_cnn as m; "
+        "m.load_mnist_5k = test_examples.first(256, 64)(m.load_mnist_5k); _run.COMPARED = 1; "
+        "m.main(sys.argv[3:])"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(EXAMPLES), str(Path(__file__).parent), *options],
+        cwd=tmp_path, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def finish(process):
+    out, _ = process.communicate(timeout=60)
+    return process.returncode, out
+
+
+def leave(process, how, line):
+    """Send a signal once a line was printed."""
+    for printed in process.stdout:
+        if printed.startswith(line):
+            process.send_signal(how)
+            break
+    return finish(process)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals between processes")
+def test_killed_and_interrupted_the_main_example_goes_on_bit_for_bit(tmp_path, run):
+    run("mnist_mlp", "--epochs", "1")  # skips without the data
+    assert finish(start(tmp_path, "--epochs", "4", "--save", "whole.singa"))[0] == 0
+    code, _ = leave(
+        start(tmp_path, "--epochs", "4", "--save", "x.singa"), signal.SIGKILL, "epoch 1"
+    )
+    assert code == -signal.SIGKILL
+    code, out = leave(start(tmp_path, "--epochs", "4", "--resume", "x.singa"), signal.SIGINT, "epoch 2")  # fmt: skip
+    if code:  # in mid-epoch
+        assert code == 130
+        assert out.endswith("\ngo on with --resume x.singa\n")
+    code, out = finish(start(tmp_path, "--epochs", "4", "--resume", "x.singa"))
+    assert code == 0
+    assert state_in(tmp_path / "x.singa") == state_in(tmp_path / "whole.singa")
