@@ -94,7 +94,12 @@ class Device(ABC):
         index: which of its devices this is.
         capabilities: what it can do.
         languages: kernel languages in order of preference; see `singa_core.kernels`.
+
+    Class attributes:
+        driver: the device and what drives it, with versions, as its maker says it; for reports.
     """
+
+    driver: str = ""
 
     def __init__(
         self,

@@ -9,8 +9,13 @@ import math
 import numpy as np
 import pytest
 
-import oracle
 from singa_core import dtype as types
+from singa_core.conformance import edges
+from singa_core.conformance import exact as oracle
+from singa_core.conformance.edges import equal as equal
+from singa_core.conformance.edges import identical as identical
+from singa_core.conformance.edges import make as make
+from singa_core.conformance.edges import numbers as numbers
 from singa_core.dtype import BY_CODE
 from singa_core.kernels.array import array as table
 from singa_core.spec import Spec, make_form
@@ -94,29 +99,7 @@ def wide(x):
     return x.astype(np.float64) if types.as_dtype(x.dtype).is_floating else x
 
 
-def numbers(x):
-    """Python numbers, in C order."""
-    return wide(x).reshape(-1).tolist()
-
-
-def make(values, dtype, shape=-1):
-    """These Python numbers as an array."""
-    exact = np.array(values, float if dtype.is_floating else object)
-    return exact.astype(dtype.numpy).reshape(shape)
-
-
-def samples(dtype):
-    """Zeros, ones, halves, ordinary numbers, and the ends of the type."""
-    if dtype.kind == "bool":
-        return [False, True]
-    if dtype.is_integer:
-        low, high = oracle.ends(dtype)
-        some = (low, low + 1, -7, -3, -2, -1, 0, 1, 2, 3, 5, 7, 8, 31, 64, high - 1, high)
-        return sorted({v for v in some if low <= v <= high})
-    tiny, largest = oracle.extremes(dtype)
-    some = (0, 1, 0.5, 1.5, 2.5, 3, 7.3, 0.4687, 0.469, 4.1, 11.7, 88, 1e-3, tiny, largest)
-    signed = [v for w in (*some, math.inf) for v in (float(w), -float(w))]
-    return [oracle.round_to(v, dtype) for v in (*signed, math.nan)]
+samples = edges.edges
 
 
 def mixed(dtype, shape, seed=0):
@@ -143,29 +126,9 @@ def expect(kernel, got, expected, test, *inputs):
     assert not wrong, f"{kernel.op} {kernel.signature}: (*inputs, got, expected) {wrong[:5]}"
 
 
-def equal(got, expected):
-    """Equal, or both NaN."""
-    return got == expected or (got != got and expected != expected)
-
-
-def identical(got, expected):
-    """Equal, or both NaN; and zeros of one sign."""
-    if expected != expected:
-        return got != got
-    return got == expected and math.copysign(1, got) == math.copysign(1, expected)
-
-
 def close(dtype):
     """A test for at most a few units in the last place between a result and the exact value."""
-    # the halves compute in float32, so that their error is that of rounding
-    ulps = 0.51 if dtype.bits == 16 else 4
-
-    def near(got, expected):
-        if equal(got, expected) or got == oracle.round_to(expected, dtype):
-            return True
-        return abs(got - expected) <= ulps * oracle.unit(expected, dtype)
-
-    return near
+    return edges.close("", dtype)
 
 
 def rounding(exact, terms, dtype):

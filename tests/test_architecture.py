@@ -176,7 +176,7 @@ def test_technologies_may_be_spoken_of():
     assert names_in("OpenCL's work items, like NumPy's rows", backend_names()) == []
 
 
-HOSTS = ("www.apache.org",)  # whom the repository may name
+HOSTS = ("www.apache.org", "www.w3.org")  # a licence and the name space of SVG
 PLACE = re.compile(
     r"""https?://(?P<host>[\w.-]+) | (?:^|(?<=[\s"'=(`]))(?P<path>/[A-Za-z][\w-]*(?:/[\w.-]+)+)""",
     re.VERBOSE,

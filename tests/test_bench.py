@@ -12,10 +12,10 @@ import pytest
 import test_samples as walk
 from far.device import TABLE, Handle
 from house import counts
-from house.cases import same_bits
-from house.gradcheck import check_gradients
-from house.tolerances import compare
 from singa_core import ops
+from singa_core.conformance.cases import same_bits
+from singa_core.conformance.gradcheck import check_gradients
+from singa_core.conformance.tolerances import compare
 from singa_core.executable import LoopExecutable
 from singa_core.ops.base import Unary
 from singa_core.optable import OPS

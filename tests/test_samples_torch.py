@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from house import counts
-from house.cases import NAMES, cases, told
-from house.tolerances import compare
 from singa_core.autograd import gradients
+from singa_core.conformance.cases import NAMES, cases, told
+from singa_core.conformance.tolerances import compare
 from singa_core.tensor import tensor
 
 torch = pytest.importorskip(

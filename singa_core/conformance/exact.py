@@ -5,6 +5,8 @@ bfloat16 and float32 values, computed in double and rounded once more, are exact
 than twice their digits, plus two (S. A. Figueroa, "When is double rounding innocuous?", 1995).
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from fractions import Fraction

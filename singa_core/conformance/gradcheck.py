@@ -1,33 +1,41 @@
 """Gradients against differences, in float64: `check_gradients(function, device, inputs)`.
 
-Along one random direction v the derivative of L(x) = sum of w * f(x), for random weights w, is taken twice:
-from the tape, as the sum of gradient * v, and from five values of L. One number tells of every
-element of every gradient, and a wrong one does not cancel but by accident.
+Along one random direction v the derivative of L(x) = sum of w * f(x), for random weights w, is
+taken twice: from the tape, as the sum of gradient * v, and from five values of L. One number tells
+of every element of every gradient, and a wrong one does not cancel but by accident.
 """
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 
 from singa_core.autograd import gradients
+from singa_core.conformance.oracles.common import HostArray
+from singa_core.conformance.tolerances import expect
+from singa_core.device import Device
 from singa_core.mode import no_grad
-from singa_core.tensor import tensor
+from singa_core.tensor import Tensor, tensor
 
-STEP = 1e-3  # error about STEP**4 of the fifth derivative, and 1e-16 / STEP of the value
-RTOL, ATOL = 1e-7, 1e-8
+STEP: Final = 1e-3  # error about STEP**4 of the fifth derivative, and 1e-16 / STEP of the value
+RTOL: Final = 1e-7
+ATOL: Final = 1e-8
 
 
 def check_gradients(
-    function: Callable,
-    device,
-    inputs: Sequence,
+    function: Callable[..., Any],
+    device: Device,
+    inputs: Sequence[Any],
     *,
     wanted: Sequence[int] | None = None,
     order: int = 2,
 ) -> int:
-    """Raises: AssertionError unless gradients of `function` are its derivatives.
+    """Raises: Mismatch unless gradients of `function` are its derivatives.
 
     Args:
+        device: where to compute.
         function: of tensors; gives a tensor or a tuple of them, smooth within STEP of the inputs.
         inputs: arrays (floats are differentiated, in float64), or shapes to be filled at random.
         wanted: which inputs to differentiate; by default all floats.
@@ -48,7 +56,16 @@ def check_gradients(
 
 
 class _Check:
-    def __init__(self, function, device, hosts, wanted, rng):
+    """One function at one point, and the directions and weights that make a number of it."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        device: Device,
+        hosts: list[HostArray],
+        wanted: list[int],
+        rng: np.random.Generator,
+    ) -> None:
         self.function, self.device, self.hosts, self.wanted = function, device, hosts, wanted
         self.direction = {i: np.asarray(rng.uniform(-1, 1, hosts[i].shape)) for i in wanted}
         self.other = {i: np.asarray(rng.uniform(-1, 1, hosts[i].shape)) for i in wanted}
@@ -60,7 +77,7 @@ class _Check:
         values = [np.abs(w * y.numpy()).sum() for w, y in zip(self.weights, outs, strict=True)]
         self.scale = max(1.0, *values) if values else 1.0
 
-    def inputs(self, t, *, track=False):
+    def inputs(self, t: float, *, track: bool = False) -> list[Tensor]:
         """The inputs, moved by t along the direction."""
         made = []
         for i, host in enumerate(self.hosts):
@@ -70,15 +87,17 @@ class _Check:
             )
         return made
 
-    def outputs(self, inputs):
+    def outputs(self, inputs: list[Tensor]) -> list[Tensor]:
+        """The floating results."""
         made = self.function(*inputs)
         made = made if isinstance(made, tuple | list) else (made,)
         return [y for y in made if y.dtype.is_floating]
 
-    def seeds(self):
+    def seeds(self) -> list[Tensor]:
+        """The weights of the results."""
         return [tensor(w, device=self.device) for w in self.weights]
 
-    def gradients(self, t, **options):
+    def gradients(self, t: float, **options: Any) -> tuple[list[Tensor], list[Tensor | None]]:
         """Gradients of L at t, None where L does not depend on an input."""
         inputs = self.inputs(t, track=True)
         outs = self.outputs(inputs)
@@ -89,23 +108,28 @@ class _Check:
         ys, seeds = zip(*tracked, strict=True)
         return xs, list(gradients(ys, xs, seeds, allow_unused=True, **options))
 
-    def first(self):
-        def value(t):
+    def first(self) -> None:
+        """Compare the first derivative."""
+
+        def value(t: float) -> float:
             with no_grad():
                 outs = self.outputs(self.inputs(t))
-                return sum((w * y.numpy()).sum() for w, y in zip(self.weights, outs, strict=True))
+                pairs = zip(self.weights, outs, strict=True)
+                return float(sum((w * y.numpy()).sum() for w, y in pairs))
 
         _, grads = self.gradients(0.0)
         for i, grad in zip(self.wanted, grads, strict=True):
             if grad is not None:
-                assert grad.shape == self.hosts[i].shape
-                assert grad.dtype.name == "float64"
+                shape = self.hosts[i].shape
+                expect(grad.shape == shape, f"gradient {i}: shape {grad.shape}, needs {shape}")
+                name = grad.dtype.name
+                expect(name == "float64", f"gradient {i}: {name}, needs float64")
         self.agree("first", derivative(value), self.along(grads, self.direction), self.scale)
 
-    def second(self):
-        """False if the first derivative is a constant for the tape."""
+    def second(self) -> bool:
+        """Compare the second derivative; False if the first is a constant for the tape."""
 
-        def slope(t):
+        def slope(t: float) -> float:
             _, grads = self.gradients(t)
             return self.along(grads, self.other)
 
@@ -124,19 +148,22 @@ class _Check:
         self.agree("second", numeric, self.along(seconds, self.direction), self.scale)
         return True
 
-    def along(self, grads, direction):
+    def along(self, grads: Sequence[Tensor | None], direction: Mapping[int, HostArray]) -> float:
         """The sum of gradient * direction."""
         pairs = zip(self.wanted, grads, strict=True)
-        return sum(float((g.numpy() * direction[i]).sum()) for i, g in pairs if g is not None)
+        parts = [float((g.numpy() * direction[i]).sum()) for i, g in pairs if g is not None]
+        return sum(parts, 0.0)
 
-    def agree(self, order, numeric, taped, scale):
+    def agree(self, order: str, numeric: float, taped: float, scale: float) -> None:
+        """Raises: Mismatch unless difference and gradient are one number."""
         bound = ATOL * scale + RTOL * max(abs(numeric), abs(taped))
-        assert abs(numeric - taped) <= bound, (
-            f"{order} derivative: difference {numeric!r}, gradient {taped!r}, bound {bound:.1e}"
+        expect(
+            abs(numeric - taped) <= bound,
+            f"{order} derivative: difference {numeric!r}, gradient {taped!r}, bound {bound:.1e}",
         )
 
 
-def derivative(f):
+def derivative(f: Callable[[float], float]) -> float:
     """f'(0) from five points, of fourth order."""
     near, far = f(STEP) - f(-STEP), f(2 * STEP) - f(-2 * STEP)
     return (8 * near - far) / (12 * STEP)

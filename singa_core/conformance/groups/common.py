@@ -1,0 +1,103 @@
+"""What tests of several groups share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from singa_core.conformance.cases import Case, same_bits
+from singa_core.conformance.oracles import ORACLES
+from singa_core.conformance.oracles.common import HostArray
+from singa_core.conformance.tolerances import compare, expect
+from singa_core.device import Device
+from singa_core.operation import Operation
+from singa_core.resolve import Entry, find_entry
+from singa_core.spec import Spec
+from singa_core.tensor import Tensor
+
+Test = TypeVar("Test", bound=Callable[..., object])
+
+
+def level(name: str) -> Callable[[Test], Test]:
+    """A test for runs at this level and above; without it, the level of its group."""
+
+    def mark(function: Test) -> Test:
+        function.singa_level = name  # type: ignore[attr-defined]  # read by the plugin
+        return function
+
+    return mark
+
+
+def hosts_of(tensors: Iterable[Tensor]) -> list[HostArray]:
+    """The values on the host."""
+    return [t.numpy() for t in tensors]
+
+
+def outputs(made: Any) -> tuple[Any, ...]:
+    """One or several results as a tuple."""
+    return tuple(made) if isinstance(made, tuple | list) else (made,)
+
+
+def reference(case: Case, hosts: list[HostArray]) -> tuple[Any, ...]:
+    """What the oracle says."""
+    with np.errstate(all="ignore"):
+        return outputs(ORACLES[case.name](*hosts, **case.sample.attrs))
+
+
+def terms(hosts: list[HostArray]) -> int:
+    """How many values one element of a result may gather."""
+    return max([h.size for h in hosts], default=1)
+
+
+def compare_all(name: str, got: Iterable[HostArray], wanted: Iterable[Any], count: int) -> None:
+    """Raises: Mismatch unless all outputs are the references."""
+    for y, reference in zip(got, wanted, strict=True):
+        compare(name, y, reference, count)
+
+
+def unchanged(tensors: Iterable[Tensor], hosts: Iterable[HostArray]) -> None:
+    """Raises: Mismatch if a kernel has written into an input."""
+    for i, (x, host) in enumerate(zip(tensors, hosts, strict=True)):
+        expect(same_bits(x.numpy(), host), f"input {i} was changed")
+
+
+def entry_of(device: Device, op: Operation, attrs: Any, specs: tuple[Spec, ...]) -> Entry | None:
+    """What the device has for an op on packed inputs; None if the op calls others instead."""
+    try:
+        return find_entry(device, op, attrs, specs)
+    except Exception:  # what is wrong with it will be told by the case itself
+        return None
+
+
+def served(entry: Entry | None) -> tuple[str, str]:
+    """(way, language) in which a device serves an op."""
+    if entry is None:
+        return "native", ""
+    if entry.kernel is not None:
+        return "native", entry.kernel.language
+    return ("native", "view") if entry.form is not None else ("lowered", "")
+
+
+def raises(kind: type[BaseException], *words: str) -> Raises:
+    """A context that wants an error of this kind, with these words in its message."""
+    return Raises(kind, words)
+
+
+class Raises:
+    """See `raises`."""
+
+    def __init__(self, kind: type[BaseException], words: tuple[str, ...]) -> None:
+        self.kind, self.words = kind, words
+
+    def __enter__(self) -> Raises:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: object) -> bool:
+        expect(error is not None, f"needs {self.kind.__name__}, nothing was raised")
+        if not isinstance(error, self.kind):
+            return False
+        missing = [word for word in self.words if word not in str(error)]
+        expect(not missing, f"{self.kind.__name__} does not say {missing}: {error}")
+        return True

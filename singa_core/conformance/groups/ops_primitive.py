@@ -1,0 +1,125 @@
+"""Group `ops.primitive`: every primitive, with every declared signature, against the oracles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from singa_core.conformance.cases import (
+    PRIMITIVES,
+    Case,
+    broadcast,
+    cases,
+    layouts,
+    same_bits,
+    signatures,
+    spread,
+)
+from singa_core.conformance.checking import Cases
+from singa_core.conformance.edges import Trial, trials
+from singa_core.conformance.groups.common import (
+    compare_all,
+    entry_of,
+    hosts_of,
+    outputs,
+    reference,
+    served,
+    terms,
+    unchanged,
+)
+from singa_core.conformance.oracles.common import HostArray
+from singa_core.conformance.tolerances import expect
+from singa_core.device import Device
+from singa_core.dtype import DType
+from singa_core.optable import OPS
+from singa_core.spec import Spec
+from singa_core.tensor import Tensor, tensor
+
+of_primitives = pytest.mark.parametrize("name", PRIMITIVES)
+
+
+def place(case: Case, device: Device) -> tuple[str, str, str, str]:
+    """Where the matrix has this case."""
+    entry = entry_of(
+        device, case.op, case.attrs(), tuple(Spec(h.shape, h.dtype) for h in case.hosts())
+    )
+    return (case.name, case.subject, *served(entry))
+
+
+def compare_sample(case: Case, device: Device, variant: int) -> None:
+    """Specs as inferred, values as the oracle's, inputs as they were."""
+    hosts, tensors = case.hosts(variant), case.tensors(device, variant)
+    outs = case.call(device, *tensors)
+    promised = case.infer()
+    expect(tuple(y.spec for y in outs) == promised, f"got {[y.spec for y in outs]}")
+    expect(all(y.device is device for y in outs), "a result is on another device")
+    compare_all(case.name, hosts_of(outs), reference(case, hosts), terms(hosts))
+    unchanged(tensors, hosts)
+
+
+def compare_layout(case: Case, device: Device, hosts: list[HostArray], at: int, x: Tensor) -> None:
+    """The values of a packed input, for one that is walked in another way."""
+    expect(same_bits(x.numpy(), hosts[at]), "a view of the input does not have its values")
+    tensors = [tensor(h, device=device) for h in hosts]
+    tensors[at] = x
+    got = hosts_of(case.call(device, *tensors))
+    compare_all(case.name, got, reference(case, hosts), terms(hosts))
+    expect(same_bits(x.numpy(), hosts[at]), f"input {at} was changed")
+
+
+@of_primitives
+def test_samples(name: str, device: Device, case: Cases) -> None:
+    """The op's own samples; twice, since the second call meets what the first left in caches."""
+    for one in cases(name, device):
+        cell = place(one, device)
+        for variant in (0, 1):
+            detail = f"{one.subject}-{one.number}" + ("-again" if variant else "")
+            case.check(detail, compare_sample, one, device, variant, cell=cell)
+
+
+@of_primitives
+def test_layouts(name: str, device: Device, case: Cases) -> None:
+    """Transposed, reversed, with gaps, and broadcast: each input in turn."""
+    for one in cases(name, device):
+        hosts, cell = one.hosts(), place(one, device)
+        for at, host in enumerate(hosts):
+            start = f"{one.subject}-{one.number}-input{at}"
+            for layout, x in layouts(host, device):
+                detail = f"{start}-{layout}"
+                case.check(detail, compare_layout, one, device, hosts, at, x, cell=cell)
+            if host.size > 1 and may_repeat(name, at):
+                repeated = [*hosts[:at], spread(host), *hosts[at + 1 :]]
+                x = broadcast(host, device)
+                detail = f"{start}-broadcast"
+                case.check(detail, compare_layout, one, device, repeated, at, x, cell=cell)
+
+
+def may_repeat(name: str, at: int) -> bool:
+    """True if input `at` may have any values, so that they may repeat."""
+    return not (name == "random_bits" or (name in ("scatter", "put") and at == 1))
+
+
+@of_primitives
+def test_edges(name: str, device: Device, case: Cases) -> None:
+    """NaN, infinity, zeros of both signs, the ends of each type, ties of rounding."""
+    for ins, outs, _ in signatures(name, device):
+        for trial in trials(name, ins, outs):
+            cell = (name, (ins or outs)[0].name, "native", "")
+            detail = f"{(ins or outs)[0]}-{trial.name}"
+            case.check(detail, run_trial, name, trial, device, outs, cell=cell)
+
+
+def run_trial(name: str, trial: Trial, device: Device, outs: list[DType]) -> None:
+    """One trial, and its judges."""
+    tensors = [tensor(host, device=device) for host in trial.inputs]
+    where: dict[str, Any] = {} if tensors else {"device": device}
+    made = outputs(OPS[name](*tensors, **trial.attrs, **where))
+    expect([y.dtype for y in made] == outs, f"got {[y.dtype for y in made]}, needs {outs}")
+    for judge, y in zip(trial.judges, made, strict=True):
+        judge(np.ascontiguousarray(y.numpy()))
+    unchanged(tensors, trial.inputs)
+
+
+__all__ = [name for name in dir() if name.startswith("test_")]

@@ -1,0 +1,248 @@
+"""The pytest plugin of the kit: `pytest -p singa_core.conformance.plugin`.
+
+It gives tests the fixtures `device` and `case`, puts the groups in order, keeps the ledgers (across
+parallel workers too), and tells the verdict. It is not an entry point of pytest: only runs that
+name it load it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from singa_core import random
+from singa_core.conformance import report
+from singa_core.conformance.backend import describe, find_backend
+from singa_core.conformance.checking import Cases
+from singa_core.conformance.known import Expectations, load
+from singa_core.conformance.ledger import GROUPS, LEVELS, Ledger, asks_for, group_of, names
+from singa_core.conformance.tolerances import WIDENED
+from singa_core.device import Device
+from singa_core.registry import registry
+
+KIT = pytest.StashKey["Kit"]()
+CASES = pytest.StashKey[Cases]()
+KEPT = "singa_conformance"  # the key under which workers send their ledgers
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options, all of which begin with `--singa-`: other plugins have names too."""
+    group = parser.getgroup("singa", "conformance of a singa-core backend")
+    add = group.addoption
+    add("--singa-backend", metavar="NAME", help="backend to test: NAME[:index], or module:manifest")
+    add("--singa-level", metavar="LEVEL", default="core", choices=LEVELS, help="|".join(LEVELS))
+    add("--singa-groups", metavar="A,B", help="these groups only")
+    add("--singa-select", metavar="ID", action="append", default=[], help="these cases; * is any")
+    add("--singa-known", metavar="FILE", help="a conformance.toml instead of the backend's own")
+    add("--singa-report", metavar="FILE", help="write the results as JSON")
+    add("--singa-html", metavar="FILE", help="write the matrix as a page")
+    add("--singa-badge", metavar="FILE", help="write a badge: .svg, or .json for shields.io")
+    add("--singa-stop", action="store_true", help="leave the groups above a failing one")
+    parser.addini("singa_backend", "the backend to test, where --singa-backend is not given")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """One kit for each run."""
+    config.stash[KIT] = Kit(config)
+
+
+class Kit:
+    """The state of a run: options, ledgers by device, expectations by backend."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        option = config.getoption
+        self.backend: str | None = option("--singa-backend") or config.getini("singa_backend")
+        self.asked = bool(option("--singa-backend"))
+        self.level: str = option("--singa-level")
+        self.select: list[str] = option("--singa-select")
+        self.stop: bool = option("--singa-stop")
+        self.known: str | None = option("--singa-known")
+        self.outputs = {kind: option(f"--singa-{kind}") for kind in ("report", "html", "badge")}
+        chosen = option("--singa-groups")
+        self.groups: tuple[str, ...] = tuple(chosen.split(",")) if chosen else tuple(GROUPS)
+        unknown = [name for name in self.groups if name not in GROUPS]
+        if unknown:
+            known = ", ".join(GROUPS)
+            raise pytest.UsageError(f"--singa-groups: no {', '.join(unknown)}; there are {known}")
+        self.whole = self.asked and not (chosen or self.select or option("keyword"))
+        self.ledgers: dict[str, Ledger] = {}
+        self.expectations: dict[str, Expectations] = {}
+        self.session: pytest.Session | None = None
+        self.failing: str | None = None
+
+    def ledger(self, device: Device) -> Ledger:
+        """The ledger of a device."""
+        if device.name not in self.ledgers:
+            ledger = self.ledgers[device.name] = Ledger(device.name)
+            ledger.facts = describe(device) | {"level": self.level}
+            if self.asked and self.backend:
+                ledger.facts["asked"] = self.backend
+            expected = self.expected(device)
+            ledger.facts["tolerances"] = [list(t) for t in expected.tolerances]
+            ledger.facts["known"] = [[k.id, k.driver, k.reason] for k in expected.known]
+        return self.ledgers[device.name]
+
+    def expected(self, device: Device) -> Expectations:
+        """What the backend's conformance.toml says for this device."""
+        if device.name not in self.expectations:
+            found = load(registry.manifest(device.backend), self.known)
+            self.expectations[device.name] = found.on(device.driver)
+        return self.expectations[device.name]
+
+    def wants(self, item: pytest.Function, group: str) -> bool:
+        """True if a test belongs to this run."""
+        least = getattr(item.function, "singa_level", GROUPS[group])
+        if group not in self.groups or not asks_for(self.level, least):
+            return False
+        start = f"{group}::{subject_of(item)}"
+        return not self.select or any(
+            names(p.partition("[")[0], start) or names(p, start) for p in self.select
+        )
+
+
+def subject_of(item: pytest.Function) -> str:
+    """What a test is about: an op's name, or the test's."""
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return str(params.get("name") or item.originalname.removeprefix("test_"))
+
+
+# -- choosing and ordering ------------------------------------------------------------------------
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Remember the session: the verdict may change its exit status."""
+    session.config.stash[KIT].session = session
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests of the kit in the order of groups; those that this run does not ask for go."""
+    kit, order = config.stash[KIT], list(GROUPS)
+    kept, dropped, places = [], [], []
+    for item in items:
+        group = group_of(getattr(item, "function", kit).__module__)
+        if group is None or not isinstance(item, pytest.Function):
+            kept.append(item)
+        elif kit.wants(item, group):
+            places.append(len(kept))
+            kept.append(item)
+        else:
+            dropped.append(item)
+    ours = sorted((kept[i] for i in places), key=lambda item: order.index(_group(item)))
+    for place, item in zip(places, ours, strict=True):
+        kept[place] = item
+    items[:] = kept
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+
+
+def _group(item: pytest.Item) -> str:
+    group = group_of(item.function.__module__) if isinstance(item, pytest.Function) else None
+    return group or ""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """With --singa-stop, a failing group is the last one."""
+    kit = item.config.stash[KIT]
+    if kit.stop and kit.failing and _group(item) not in ("", kit.failing):
+        item.session.shouldstop = f"group {kit.failing} failed"
+        pytest.skip(f"group {kit.failing} failed")
+
+
+# -- what tests get -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest) -> Device:
+    """The device under test; a conftest that tests several devices overrides it."""
+    name = getattr(request.module, "singa_backend", None) or request.config.stash[KIT].backend
+    if not name:
+        pytest.fail("which backend? --singa-backend NAME", pytrace=False)
+    return find_backend(name)
+
+
+@pytest.fixture
+def case(request: pytest.FixtureRequest, device: Device) -> Iterator[Cases]:
+    """Checks the cases of this test, and writes them down."""
+    kit, item = request.config.stash[KIT], request.node
+    expected = kit.expected(device)
+    WIDENED.clear()
+    WIDENED.update(expected.widened())
+    random.manual_seed(0)
+    cases = Cases(
+        kit.ledger(device),
+        _group(item),
+        subject_of(item),
+        device=device,
+        expectations=expected,
+        select=kit.select,
+        full=asks_for(kit.level, "full"),
+    )
+    item.stash[CASES] = cases
+    start = time.perf_counter()
+    yield cases
+    cases.ledger.seconds[cases.group] += time.perf_counter() - start
+    WIDENED.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+    """A test with failed cases fails, and tells all of them."""
+    cases = pyfuncitem.stash.get(CASES, None)
+    try:
+        result = yield
+    except Exception as error:
+        if cases is None:
+            raise
+        cases.broke(error)
+        result = None
+    text = cases.report() if cases is not None else ""
+    if cases is not None and text:
+        pyfuncitem.config.stash[KIT].failing = cases.group
+        pytest.fail(text, pytrace=False)
+    return result
+
+
+# -- the end --------------------------------------------------------------------------------------
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker sends what it wrote down."""
+    if hasattr(session.config, "workeroutput"):
+        ledgers = session.config.stash[KIT].ledgers
+        session.config.workeroutput[KEPT] = [ledger.export() for ledger in ledgers.values()]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """What a worker sent is added to the ledgers here."""
+    kit = node.config.stash[KIT]
+    for data in getattr(node, "workeroutput", {}).get(KEPT, []):
+        ledger = kit.ledgers.setdefault(data["device"], Ledger(data["device"]))
+        ledger.merge(data)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The verdict, and the files that were asked for. Nothing executed is not a pass."""
+    kit = terminalreporter.config.stash[KIT]
+    if not kit.ledgers and not kit.asked:
+        return
+    problems: list[str] = []
+    for ledger in kit.ledgers.values():
+        verdict = report.Verdict(ledger, kit.level, kit.groups, whole=kit.whole)
+        terminalreporter.section(f"conformance of {ledger.device}")
+        for line, good in report.lines(verdict):
+            terminalreporter.write_line(line, **({} if good else {"red": True}))
+        problems += verdict.problems
+        if kit.asked:
+            for line in report.write(verdict, kit.outputs):
+                terminalreporter.write_line(line)
+    if not kit.ledgers:
+        problems.append("nothing ran")
+        terminalreporter.write_line("nothing ran: that is not a pass", red=True)
+    session = kit.session
+    if problems and session is not None and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

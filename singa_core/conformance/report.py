@@ -1,0 +1,152 @@
+"""What a run says: the verdict, its lines for the terminal, and the files that were asked for."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from singa_core.conformance.badge import shield, svg
+from singa_core.conformance.ledger import GROUPS, OUTCOMES, WAYS, Ledger, asks_for
+from singa_core.conformance.page import page
+
+WORDS: Final = {
+    "passed": "passed", "failed": "failed", "known": "known to fail",
+    "fixed": "pass, and should not", "unsupported": "not supported",
+}  # fmt: skip
+
+
+class Verdict:
+    """What a ledger amounts to, at a level.
+
+    Args:
+        ledger: what ran.
+        level: the level that was asked for.
+        groups: the groups that were asked for.
+        whole: nothing was left out by a selection, so that what did not run can be told.
+    """
+
+    def __init__(
+        self, ledger: Ledger, level: str, groups: Sequence[str] = tuple(GROUPS), *, whole: bool
+    ) -> None:
+        self.ledger, self.level, self.whole = ledger, level, whole
+        self.groups = tuple(g for g in GROUPS if g in groups and asks_for(level, GROUPS[g]))
+        self.problems = list(self._problems())
+
+    @property
+    def passed(self) -> bool:
+        """True if everything that had to run did, and nothing failed."""
+        return not self.problems and any(self.ledger.ran(g) for g in self.groups)
+
+    def _problems(self) -> Iterator[str]:
+        ledger = self.ledger
+        for group in self.groups:
+            counts = ledger.counts[group]
+            if not ledger.ran(group) and self.whole:
+                yield f"{group}: nothing ran, which is not a pass"
+            for outcome in ("failed", "fixed"):
+                if counts[outcome]:
+                    yield f"{group}: {counts[outcome]} {WORDS[outcome]}"
+        if self.whole:
+            for identity, _, _ in ledger.facts.get("known", []):
+                group = identity.partition("::")[0]
+                if group in self.groups and ledger.ran(group) and not ledger.hits[identity]:
+                    yield f"known failure {identity!r} matches no case: delete it or correct the id"
+
+    def totals(self) -> Counter[str]:
+        """Outcome -> how many cases."""
+        total: Counter[str] = Counter()
+        for group in self.groups:
+            total.update(self.ledger.counts[group])
+        return total
+
+    def states(self) -> Counter[str]:
+        """State -> how many places of the matrix have it."""
+        return Counter(c.state for row in self.ledger.cells.values() for c in row.values())
+
+    def data(self) -> dict[str, Any]:
+        """The report as plain data; see docs/conformance.md for its fields."""
+        ledger = self.ledger
+        return {
+            **{k: v for k, v in ledger.facts.items() if k not in ("tolerances", "known")},
+            "level": self.level,
+            "passed": self.passed,
+            "complete": self.whole,
+            "problems": self.problems,
+            "lowest_failing_group": ledger.lowest_failing(),
+            "groups": {
+                group: {outcome: ledger.counts[group][outcome] for outcome in OUTCOMES}
+                | {"ran": ledger.ran(group), "seconds": round(ledger.seconds[group], 2)}
+                for group in self.groups
+            },
+            "ops": {
+                op: {
+                    dtype: {
+                        "state": cell.state,
+                        **{k: getattr(cell, k) for k in (*WAYS, "failed", "known")},
+                        "languages": cell.languages,
+                    }
+                    for dtype, cell in sorted(row.items())
+                }
+                for op, row in sorted(ledger.cells.items())
+            },
+            "failures": [_plain(f) for f in ledger.failures],
+            "known_failures": [_plain(f) for f in ledger.knowns],
+            "tolerances": [
+                dict(zip(("class", "dtype", "factor", "reason"), t, strict=True))
+                for t in ledger.facts.get("tolerances", [])
+            ],
+        }
+
+
+def _plain(failure: Any) -> dict[str, str]:
+    return {"id": failure.id, "outcome": failure.outcome, "message": failure.message}
+
+
+def lines(verdict: Verdict) -> Iterator[tuple[str, bool]]:
+    """The summary for a terminal: (line, is it good news)."""
+    ledger, facts = verdict.ledger, verdict.ledger.facts
+    made = ", ".join(v for v in (facts.get("distribution"), facts.get("driver")) if v)
+    yield f"suite {facts.get('suite')}, level {verdict.level}: {made}", True
+    for group in verdict.groups:
+        counts = ledger.counts[group]
+        told = ", ".join(f"{counts[o]} {WORDS[o]}" for o in OUTCOMES if counts[o])
+        seconds = f"{ledger.seconds[group]:6.1f} s" if ledger.ran(group) else ""
+        good = not (counts["failed"] or counts["fixed"])
+        if ledger.ran(group) or verdict.whole:
+            yield f"  {group:14}{told or 'nothing ran':48}{seconds}", good and bool(told)
+    states = verdict.states()
+    if states:
+        told = ", ".join(f"{n} {state}" for state, n in sorted(states.items()))
+        yield f"  {len(ledger.cells)} ops x dtypes: {told}", True
+    for kind, dtype, factor, reason in facts.get("tolerances", []):
+        yield f"  tolerance of {kind} {dtype} x {factor:g}: {reason}", True
+    for problem in verdict.problems:
+        yield f"  {problem}", False
+    yield _last(verdict), verdict.passed
+
+
+def _last(verdict: Verdict) -> str:
+    scope = f"level {verdict.level}" if verdict.whole else "what was selected"
+    if verdict.passed:
+        return f"  conforms: {scope}, {verdict.totals()['passed']} cases passed"
+    lowest = verdict.ledger.lowest_failing()
+    return f"  does not conform: {scope}" + (f"; lowest failing group {lowest}" if lowest else "")
+
+
+def write(verdict: Verdict, outputs: Mapping[str, str | None]) -> Iterator[str]:
+    """Write the files named for `report`, `html` and `badge`; a line for each."""
+    data = verdict.data()
+    for kind, name in outputs.items():
+        if not name:
+            continue
+        if kind == "report":
+            text = json.dumps(data, indent=1)
+        elif kind == "html":
+            text = page(data)
+        else:
+            text = shield(data) if name.endswith(".json") else svg(data)
+        Path(name).write_text(text, encoding="utf-8")
+        yield f"  wrote {name}"

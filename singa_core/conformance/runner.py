@@ -1,0 +1,80 @@
+"""`singa conformance NAME`: run the kit on one backend, from any folder.
+
+    singa conformance NAME [--level core|train|graph|full] [--groups A,B] [--select ID]
+        [--known FILE] [--report FILE.json] [--html FILE.html] [--badge FILE.svg|.json]
+        [--stop] [-n WORKERS] [-- PYTEST ARGUMENTS]
+
+Exit status: 0 the backend conforms, 1 it does not, 2 and above: it could not be found out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from singa_core.conformance.ledger import GROUPS, LEVELS
+
+INSTALL = "the kit needs pytest\ntry: pip install 'singa-core[conformance]'"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = argparse.ArgumentParser(
+        prog="singa conformance",
+        description="Run the conformance kit on one backend.",
+        epilog="What follows -- goes to pytest.",
+    )
+    add = made.add_argument
+    add("name", nargs="?", help="the backend: NAME[:index], or module:manifest")
+    add("--singa-backend", metavar="NAME", help="the same, as pytest knows it")
+    add("--level", choices=LEVELS, default="core", help="how much (default: core)")
+    add("--groups", metavar="A,B", help=f"these groups only: {', '.join(GROUPS)}")
+    add("--select", metavar="ID", action="append", default=[], help="these cases only; * is any")
+    add("--known", metavar="FILE", help="a conformance.toml instead of the backend's own")
+    add("--report", metavar="FILE", help="write the results as JSON")
+    add("--html", metavar="FILE", help="write the matrix of ops and dtypes as a page")
+    add("--badge", metavar="FILE", help="write a badge: .svg, or .json for shields.io")
+    add("--stop", action="store_true", help="leave the groups above a failing one")
+    add("-n", metavar="N", dest="workers", help="parallel workers (needs pytest-xdist)")
+    return made
+
+
+def arguments(given: Sequence[str]) -> list[str]:
+    """The arguments for pytest. Raises: SystemExit with a message for wrong ones."""
+    own, rest = list(given), []
+    if "--" in own:
+        place = own.index("--")
+        own, rest = own[:place], own[place + 1 :]
+    options = parser().parse_args(own)
+    name = options.singa_backend or options.name
+    if not name or (options.singa_backend and options.name):
+        parser().error("give one backend: NAME or --singa-backend NAME")
+    here = Path(__file__).parent
+    made = [
+        "-p", "singa_core.conformance.plugin", "-p", "no:cacheprovider",
+        "-c", str(here / "pytest.ini"), "--rootdir", str(here), "-q", "--no-header",
+        "--singa-backend", name, "--singa-level", options.level,
+    ]  # fmt: skip
+    for key in ("groups", "known", "report", "html", "badge"):
+        value = getattr(options, key)
+        if value:
+            made += [f"--singa-{key}", value]
+    for pattern in options.select:
+        made += ["--singa-select", pattern]
+    made += ["--singa-stop"] if options.stop else []
+    made += ["-n", options.workers] if options.workers else []
+    return [*made, *rest, "--pyargs", "singa_core.conformance.suite"]
+
+
+def main(given: Sequence[str]) -> int:
+    """Run the command; gives its exit status."""
+    made = arguments(given)
+    if find_spec("pytest") is None:
+        print(INSTALL, file=sys.stderr)
+        return 3
+    import pytest  # noqa: PLC0415  (only who runs the kit needs it)
+
+    return int(pytest.main(made))
