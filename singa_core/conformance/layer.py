@@ -1,0 +1,95 @@
+"""check_layer: whether a layer keeps what every layer promises, on every backend that is here.
+
+For authors of layers: one call in a test, `check_layer(lambda: Swirl(8), (4, 3))`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from singa_core.conformance.layer_bench import MODES, Bench, LayerFault, LayerReport
+from singa_core.device import Device
+from singa_core.errors import ArgumentError, PluginError
+from singa_core.layer import Layer
+from singa_core.random import STREAMS, initial_seed, manual_seed
+from singa_core.registry import registry
+
+__all__ = ["LayerFault", "LayerReport", "check_layer"]
+
+
+def check_layer(
+    make: Callable[[], Layer],
+    *inputs: Any,
+    output: Any = None,
+    devices: Sequence[str | Device] | None = None,
+    seed: int = 0,
+) -> LayerReport:
+    """Check a layer on every installed backend; streams of random numbers are left as they were.
+
+    - its output's shape, eager and from placeholders alone (`compile`), and equal first weights;
+    - evaluation mode is a function: the same bits again, and no state is changed; both modes give
+      the same shapes;
+    - gradients of every parameter and float input are differences in float64, in both modes;
+    - float32 agrees with float64, forward and backward, on every device;
+    - eager equals recorded, for outputs, gradients and state, over three steps in both modes, and
+      without gradients;
+    - saved, loaded into a new one and copied, it computes the same bits.
+
+    Args:
+        make: gives a new layer each time, such as `lambda: Linear(3)`.
+        inputs: arrays, or shapes that are filled with numbers from -2 to 2.
+        output: the shape that is expected; a tuple of shapes for several outputs.
+        devices: by default one of each backend that can be used here.
+        seed: of inputs and weights; choose another one if a kink of the layer is hit.
+
+    Raises: LayerFault, which names the promise, the device and the numbers; what the layer raises.
+    """
+    rng = np.random.default_rng(seed)
+    hosts = [
+        rng.uniform(-2, 2, x).astype(np.float32) if isinstance(x, tuple) else np.asarray(x)
+        for x in inputs
+    ]
+    report = LayerReport("")
+    chosen = list(_devices(devices, report))
+    if not chosen:
+        hint = "pip install a backend"
+        raise ArgumentError("check_layer", "a device to check on", "none", hint=hint)
+    with _seeds_kept():
+        for device in chosen:
+            bench = Bench(make, hosts, device, seed, report)
+            bench.modes()
+            bench.shapes(output)
+            bench.files()
+            for mode in MODES:
+                bench.against_float64(mode)
+                bench.recorded(mode)
+    report.devices = tuple(device.name for device in chosen)
+    return report
+
+
+def _devices(named: Sequence[str | Device] | None, report: LayerReport) -> Iterator[Device]:
+    for item in registry.names() if named is None else named:
+        if isinstance(item, Device):
+            yield item
+            continue
+        try:
+            yield registry.resolve(item)
+        except PluginError as error:
+            if named is not None:
+                raise
+            report.skipped[item] = error.reason
+
+
+@contextmanager
+def _seeds_kept() -> Iterator[None]:
+    seed, states = initial_seed(), {name: stream.state() for name, stream in STREAMS.items()}
+    try:
+        yield
+    finally:
+        manual_seed(seed)
+        for name, state in states.items():
+            STREAMS[name].restore(state)
