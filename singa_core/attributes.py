@@ -36,11 +36,14 @@ def typed(value: Any) -> Any:
 
 def short_key(attrs: dict[str, Any]) -> tuple[Any, ...]:
     """Names, values and what tells them from equal ones; enough for plain values, and cheap."""
-    marks = [
-        v.__class__ if v else repr(v) if v.__class__ is not tuple else () for v in attrs.values()
-    ]
-    inner = [(*map(type, v),) for v in attrs.values() if v.__class__ is tuple]
-    return (*attrs.items(), *marks, *inner)
+    values = attrs.values()
+    key = (*attrs.items(), *map(type, values))
+    for v in values:
+        if v.__class__ is tuple:
+            key += (*map(type, v),)
+        elif v.__class__ is float and not v:
+            key += (repr(v),)
+    return key
 
 
 def is_plain(value: Any) -> bool:

@@ -127,6 +127,10 @@ def value_of(x: Tensor) -> Value:
     return x.node, x.index
 
 
+# a Node, which inputs need a gradient, and those among them that are leaves
+Step = tuple[Node, Needs, list[Value]]
+
+
 class _Walk:
     """One backward pass."""
 
@@ -171,28 +175,26 @@ class _Walk:
                 yield value, self._take(value)
         # popping, so that the walk itself keeps no Node alive
         while order:
-            node, needs = order.pop()
+            node, needs, leaves = order.pop()
             inputs = node.inputs
             if inputs is None:  # by another walk, since this one began
                 raise used_up(node)
-            grads = [self._take((node, i)) for i in range(len(node.entry.specs))]
+            grads = self._take_all(node, len(needs.outs))
             if self.wanted:
                 for i, grad in enumerate(grads):
                     if grad is not None and (node, i) in self.wanted:
                         yield (node, i), grad
                     del grad
-            if any(grad is not None for grad in grads):
+            if grads:
                 self._propagate(node, inputs, needs, grads)
             del grads
             if not self.retain:
                 use_up(node)
-            del node
-            for source, need in zip(inputs, needs, strict=True):
-                if need and source is not None and type(source[0]) is Source:
-                    leaf = collected(source)
-                    uses[leaf[0]] -= 1
-                    if not uses[leaf[0]] and leaf in pending:
-                        yield leaf, self._take(leaf)
+            del node, inputs
+            for leaf in leaves:
+                uses[leaf[0]] -= 1
+                if not uses[leaf[0]] and leaf in pending:
+                    yield leaf, self._take(leaf)
 
     def _propagate(
         self,
@@ -207,7 +209,7 @@ class _Walk:
         try:
             saved = kept(node) if entry.kept else ()
             made = entry.op.backward(*grads, *saved, needs=needs, **entry.options)
-            if not isinstance(made, tuple):
+            if type(made) is not tuple:
                 made = (made,)
             if len(made) != len(needs):
                 rule = f"{len(needs)} gradients from backward"
@@ -228,6 +230,14 @@ class _Walk:
             value = collected(value)
         held = self.pending.get(value)
         self.pending[value] = grad if held is None else OPS["add"](held, grad)
+
+    def _take_all(self, node: Node, count: int) -> list[Any]:
+        """The complete gradients of a Node's outputs; empty if none of them arrived."""
+        if count == 1 and node.hooks is None:  # the common case, written out
+            grad = self.pending.pop((node, 0), None)
+            return [] if grad is None else [grad]
+        grads = [self._take((node, i)) for i in range(count)]
+        return grads if any(grad is not None for grad in grads) else []
 
     def _take(self, value: Value) -> Any:
         """The complete gradient of a value, after its hooks; None if nothing arrived."""
@@ -271,9 +281,9 @@ def ones_like(x: Tensor) -> Tensor:
     return Tensor(one.array, one.node, one.index)
 
 
-def reachable(roots: Sequence[Node]) -> tuple[list[tuple[Node, Needs]], dict[Node, int]]:
-    """Tracked op Nodes behind `roots`, earliest first, with their needs; uses of each source."""
-    seen: dict[Node, Needs] = {}
+def reachable(roots: Sequence[Node]) -> tuple[list[Step], dict[Node, int]]:
+    """Steps for the tracked op Nodes behind `roots`, earliest first; uses of each source."""
+    seen: dict[Node, Step] = {}
     uses: dict[Node, int] = {}
     stack = [node for node in roots if not isinstance(node, Source)]
     while stack:
@@ -283,16 +293,19 @@ def reachable(roots: Sequence[Node]) -> tuple[list[tuple[Node, Needs]], dict[Nod
         inputs = node.inputs
         if inputs is None or is_spent(node):  # told before anybody has got a gradient
             raise used_up(node)
-        needs = seen[node] = needs_of(node, inputs)
+        needs = needs_of(node, inputs)
+        leaves: list[Value] = []
+        seen[node] = (node, needs, leaves)
         for value, need in zip(inputs, needs, strict=True):
             if not need or value is None:
                 continue
             if type(value[0]) is Source:
-                source = collected(value)[0]
+                leaves.append(collected(value))
+                source = leaves[-1][0]
                 uses[source] = uses.get(source, 0) + 1
-            elif value[0] not in seen:
+            else:
                 stack.append(value[0])
-    return sorted(seen.items(), key=_sequence), uses
+    return sorted(seen.values(), key=_sequence), uses
 
 
 def needs_of(node: Node, inputs: tuple[Value | None, ...]) -> Needs:
@@ -309,21 +322,24 @@ def needs_of(node: Node, inputs: tuple[Value | None, ...]) -> Needs:
     return found
 
 
-def _sequence(item: tuple[Node, Needs]) -> int:
-    return item[0].sequence
+def _sequence(step: Step) -> int:
+    return step[0].sequence
 
 
 def use_up(node: Node) -> None:
     """Free what a Node keeps. A recorded one stays, for the graph, but counts as used up too."""
-    recorder = MODE.get().recorder
     if node.token is None:
         node.strip()
-    elif recorder is not None:
+        return
+    recorder = MODE.get().recorder
+    if recorder is not None:
         recorder.spent.add(node)
 
 
 def is_spent(node: Node) -> bool:
     """True for a recorded Node that backward has been through."""
+    if node.token is None:
+        return False
     recorder = MODE.get().recorder
     return recorder is not None and node in recorder.spent
 

@@ -18,11 +18,13 @@ from singa_core.optable import FUNCTIONS, OPS
 from singa_core.spec import Shape
 
 if TYPE_CHECKING:
+    from singa_core.operation import Bound
     from singa_core.spec import Spec
     from singa_core.tensor import Tensor
 
 Axis = int | Sequence[int] | None
 _HOST: Final = (bool, int, float, np.ndarray, np.generic, list)
+_EXCHANGES: Final[dict[int, Bound]] = {}  # of the last two axes, by the number of axes
 
 
 def operator(name: str) -> Callable[[Any, Any], Tensor]:
@@ -315,10 +317,13 @@ class ArrayMethods:
     @property
     def mT(self) -> Tensor:  # noqa: N802  (the array API's name)
         """The last two axes exchanged."""
-        if len(self.shape) < 2:
-            raise ShapeError("mT", "x.ndim >= 2", len(self.shape), x=self)
-        last = len(self.shape) - 1
-        made: Tensor = OPS["permute_dims"](self, axes=(*range(last - 1), last, last - 1))
+        ndim = len(self.shape)
+        if ndim not in _EXCHANGES:
+            if ndim < 2:
+                raise ShapeError("mT", "x.ndim >= 2", ndim, x=self)
+            axes = (*range(ndim - 2), ndim - 1, ndim - 2)
+            _EXCHANGES[ndim] = OPS["permute_dims"].bound(axes=axes)
+        made: Tensor = _EXCHANGES[ndim](self)
         return made
 
     def broadcast_to(self, shape: int | Sequence[int] = (), *rest: int) -> Tensor:

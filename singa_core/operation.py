@@ -7,7 +7,7 @@ ops.f(x, w, **attrs) -> apply: devices agree -> resolve (cached) -+- eager: laun
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -95,6 +95,13 @@ class Operation:
         """Strides and element offset of the output over the input's bytes; None to copy first."""
         raise NotImplementedError
 
+    def route(self, *specs: Any, **attrs: Any) -> Callable[..., Any] | None:
+        """Another way for inputs of these specs, `f(*tensors, **attrs)`; None for the usual one.
+
+        For inputs that kernels are not to see: it brings them into another form and calls again.
+        """
+        return None
+
     @property
     def is_composite(self) -> bool:
         """True if it has a decomposition."""
@@ -153,8 +160,31 @@ class Operation:
                 self._packs[short_key(attrs)] = packed
         return packed
 
+    def bound(self, **attrs: Any) -> Bound:
+        """The operation with its attributes given once, for code that calls it again and again.
+
+        Raises: as `pack`.
+        """
+        return Bound(self, self.pack(attrs))
+
     def __repr__(self) -> str:
         return f"<operation {self.name}>"
+
+
+class Bound:
+    """An operation and its packed attributes: `op.bound(axis=0)(x)` is `op(x, axis=0)`."""
+
+    __slots__ = ("attrs", "op")
+
+    def __init__(self, op: Operation, attrs: Attrs) -> None:
+        self.op = op
+        self.attrs = attrs
+
+    def __call__(self, *tensors: Any) -> Any:
+        return apply(self.op, tensors, self.attrs)
+
+    def __deepcopy__(self, memo: object) -> Bound:
+        return self  # neither changes, and packed attributes are known by identity
 
 
 # -- apply -----------------------------------------------------------------------------------------
@@ -225,10 +255,12 @@ def _seldom(
     device: Device,
     tracked: bool,
 ) -> Any:
-    """Casts, views, packing, several outputs, decomposition."""
+    """Casts, other routes, packing, several outputs, decomposition."""
     op = entry.op
     if entry.casts is not None:
         return apply(op, cast_all(entry.casts, tensors), attrs)
+    if entry.route is not None:
+        return entry.route(*tensors, **entry.options)
     if tracked and entry.expands:
         return op.forward(*tensors, **entry.options)
     if not tracked and entry.launch is None and not entry.needs_pack:

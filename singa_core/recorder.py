@@ -220,6 +220,8 @@ class Recorder:
         entry = find_entry(self.device, op, attrs, specs)
         if entry.casts is not None:
             return apply(op, cast_all(entry.casts, tensors), attrs)
+        if entry.route is not None:
+            return entry.route(*tensors, **entry.options)
         tracked = mode.grad and entry.trackable and any(flows(v) for v in values)
         if tracked and op.is_composite and not op.has_backward:
             return op.forward(*tensors, **entry.options)

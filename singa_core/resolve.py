@@ -16,6 +16,8 @@ from singa_core.errors import ArgumentError, DTypeError, KernelMissing, SingaErr
 from singa_core.spec import AnyForm, Spec, make_form, spec_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from singa_core.attributes import Attrs
     from singa_core.kernels import Kernel
     from singa_core.operation import Operation
@@ -27,8 +29,9 @@ class Entry:
     """The answer for one (op, attributes, forms) on one device."""
 
     __slots__ = (
-        "__weakref__", "attrs", "casts", "expands", "form", "in_specs", "kept", "kernel", "launch",
-        "make", "needs", "needs_pack", "offset", "op", "options", "specs", "trackable", "workspace",
+        "__weakref__", "attrs", "casts", "expands", "form", "in_place", "in_specs", "kept",
+        "kernel", "launch", "make", "needs", "needs_pack", "offset", "op", "options", "route",
+        "specs", "trackable", "workspace",
     )  # fmt: skip
 
     def __init__(self, op: Operation, in_specs: tuple[Spec, ...]) -> None:
@@ -38,6 +41,7 @@ class Entry:
         self.options: dict[str, Any] = {}
         self.attrs: tuple[tuple[str, Any], ...] = ()
         self.casts: tuple[DType | None, ...] | None = None
+        self.route: Callable[..., Any] | None = None  # see Operation.route
         self.kernel: Kernel | None = None
         self.launch: Any = None  # kernels.Launch, or None; Any spares a check per launch
         self.workspace: Spec | None = None
@@ -47,6 +51,7 @@ class Entry:
         self.kept: tuple[tuple[bool, int], ...] = ()  # (is an output, position)
         self.trackable = False
         self.needs: dict[tuple[bool, ...], Any] = {}  # autograd's, by which inputs want a gradient
+        self.in_place = False  # an output may be written over an input
         self.expands = False  # differentiated through its decomposition
         self.make: Any = None  # allocates the output, where one plain kernel serves the op
 
@@ -83,10 +88,13 @@ def resolve(device: Device, op: Operation, attrs: Attrs, forms: tuple[AnyForm, .
     differentiable = op.has_backward or op.is_composite
     entry.trackable = differentiable and any(s.dtype.is_floating for s in entry.specs)
     entry.expands = op.is_composite and not op.has_backward
-    if entry.casts is None:
+    entry.route = None if entry.casts else op.route(*in_specs, **entry.options)
+    if entry.casts is None and entry.route is None:
         serve(entry, device, forms)
         plain = entry.launch is not None and entry.workspace is None and len(entry.specs) == 1
-        returning = entry.kernel is not None and entry.kernel.returning
+        kernel = entry.kernel
+        returning = kernel is not None and kernel.returning
+        entry.in_place = kernel is not None and kernel.in_place and not returning
         if plain and not returning and not (entry.expands and entry.trackable):
             entry.make = device.maker(entry.specs[0])
     entries = device.state.entries

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from singa_core.device import Device, from_host
+from singa_core.device import Device
 from singa_core.dtype import DTypeLike, as_dtype
 from singa_core.errors import ArgumentError
 from singa_core.mode import MODE
 from singa_core.recorder import symbolic_only
 from singa_core.spec import Spec
-from singa_core.tensor import Tensor, as_device
+from singa_core.tensor import Tensor, as_device, constant
 
 Number = bool | int | float | np.number[Any]
 
@@ -82,12 +82,21 @@ def scalar(
     >>> scalar(lambda: rate * 2).shape
     ()
     """
-    spec = Spec((), as_dtype(dtype))
-    read = _Reading(source if callable(source) else lambda: source)
+    kind = as_dtype(dtype)
     recorder = MODE.get().recorder
     if recorder is not None:
-        return recorder.scalar(read, spec)
-    return Tensor(from_host(as_device(device), np.asarray(read(), spec.dtype.numpy), spec))
+        read = _Reading(source if callable(source) else lambda: source)
+        return recorder.scalar(read, Spec((), kind))
+    value = checked(source() if callable(source) else source)
+    # a rate often stays as it is; a cell of its own, since the constant is shared
+    return Tensor(constant(value, kind, as_device(device)).array)
+
+
+def checked(value: Any) -> bool | int | float:
+    """A number as Python's own. Raises: ArgumentError for anything else."""
+    if not isinstance(value, bool | int | float | np.number):
+        raise ArgumentError("scalar", "a function that gives a number", repr(value))
+    return value.item() if isinstance(value, np.generic) else value
 
 
 @dataclass(frozen=True)
@@ -97,7 +106,4 @@ class _Reading:
     source: Callable[[], Any]
 
     def __call__(self) -> Number:
-        value = self.source()
-        if not isinstance(value, bool | int | float | np.number):
-            raise ArgumentError("scalar", "a function that gives a number", repr(value))
-        return value
+        return checked(self.source())

@@ -7,11 +7,12 @@ from typing import Any
 
 from singa_core import homes
 from singa_core.attributes import Attrs
-from singa_core.device import Array, empty_array
+from singa_core.device import Array, Device, empty_array
 from singa_core.errors import DTypeError, ShapeError, SingaError, StateLost
+from singa_core.homes import is_held
 from singa_core.launch import failure, pack
 from singa_core.mode import MODE
-from singa_core.operation import Operation, apply, as_tensors
+from singa_core.operation import Bound, Operation, apply, as_tensors
 from singa_core.optable import function
 from singa_core.resolve import Entry, find_entry
 from singa_core.spec import Spec
@@ -20,9 +21,11 @@ from singa_core.tensor import Tensor
 
 @function
 def update(
-    op: Operation, inputs: Sequence[Any], cells: Sequence[Tensor], **attrs: Any
+    op: Operation | Bound, inputs: Sequence[Any], cells: Sequence[Tensor], **attrs: Any
 ) -> Sequence[Tensor]:
     """`cells = op(*inputs, **attrs)`: output i of `op` becomes the value of `cells[i]`.
+
+    Attributes that stay the same from call to call are cheaper as `op.bound(**attrs)`.
 
     An old value is overwritten where nobody else holds it and the kernel allows that, so that an
     eager step of an optimiser allocates nothing.
@@ -34,11 +37,15 @@ def update(
     >>> update(ops.add, (t, 1.0), (t,))[0].tolist()
     [2.0]
     """
-    packed_attrs = op.pack(attrs) if attrs or op.attributes else ()
+    packed_attrs: Attrs
+    if isinstance(op, Bound):
+        packed_attrs, op = op.attrs, op.op
+    else:
+        packed_attrs = op.pack(attrs) if attrs or op.attributes else ()
     mode = MODE.get()
     if mode.recorder is None:
         # counted before anything here refers to the arrays
-        free = [may_overwrite(cell) for cell in cells]
+        free = [not is_held(c) if c.home is None else may_overwrite(c) for c in cells]
         if _update_in_place(op, inputs, cells, packed_attrs, free, mode.grad):
             return cells
     results = apply(op, inputs, packed_attrs)
@@ -87,14 +94,15 @@ def _update_in_place(
     if entry.needs_pack:  # a gradient may be a view; a cell in place is packed
         arrays = [a if a.packed else pack(a) for a in arrays]
         entry = find_entry(device, op, attrs, tuple([a.form for a in arrays]))
-    kernel = entry.kernel
-    if kernel is None or not kernel.in_place or kernel.returning:
+    if not entry.in_place:
         return False
     storages = [a.storage for a in arrays]
     for storage in storages:
         if storage.device is not device:
             return False
-    outs = _outputs(entry, cells, storages, free)
+    outs = arrays[: len(cells)]
+    if not _all_in_line(entry, cells, outs, storages, free):
+        outs = _outputs(entry, cells, storages, free)
     written = [a.handle if a._handle is None else a._handle for a in outs]
     if entry.workspace is not None:
         scratch = empty_array(device, entry.workspace)
@@ -106,11 +114,32 @@ def _update_in_place(
         raise
     except Exception as error:
         raise _half_written(failure(error, entry, device), cells, outs) from error
+    _name_results(device, cells, outs)
+    return True
+
+
+def _name_results(device: Device, cells: Sequence[Tensor], outs: list[Array]) -> None:
     for cell, out in zip(cells, outs, strict=True):
         if out is not cell.array:
             homes.rebind(cell, out)
-        elif not device.capabilities.synchronous:
+        elif not device.capabilities.synchronous:  # a late error may mean that it is half written
             device.state.unsettled.add(out.storage)
+
+
+def _all_in_line(
+    entry: Entry,
+    cells: Sequence[Tensor],
+    firsts: list[Any],
+    storages: list[Any],
+    alones: list[bool],
+) -> bool:
+    """True in the common case, where `_outputs` would give the first inputs, all of them cells."""
+    if len(firsts) < len(cells):
+        return False
+    for cell, own, spec, alone in zip(cells, firsts, entry.specs, alones, strict=True):
+        shared = storages.count(own.storage) > 1
+        if shared or not alone or own.form is not spec or own is not cell.array:
+            return False
     return True
 
 

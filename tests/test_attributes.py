@@ -1,11 +1,14 @@
 """Attributes that Python calls equal are different attributes."""
 
+import copy
+
 import numpy as np
 import pytest
 
 from singa_core import ops
 from singa_core.attributes import Packed
 from singa_core.errors import ArgumentError, ShapeError
+from singa_core.update import update
 
 
 def test_a_wrong_attribute_does_not_stick(array):
@@ -44,3 +47,22 @@ def test_attributes_need_names_and_hashes():
         ops.sum.pack({"axes": 1})
     with pytest.raises(ArgumentError, match="sum, axis: needs hashable attributes"):
         ops.sum.pack({"axis": {1}})
+
+
+def test_a_bound_operation_is_the_operation_with_its_attributes(array):
+    total = ops.sum.bound(axis=0)
+    x = array([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    assert total(x).tolist() == [4.0, 6.0]
+    total(x).sum().backward()
+    assert x.grad.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    assert total.attrs is ops.sum.pack({"axis": 0})
+    assert copy.deepcopy(total) is total
+    with pytest.raises(ArgumentError, match=r"sum: needs attributes among \(axis, .*\), got axes"):
+        ops.sum.bound(axes=0)
+
+
+def test_update_takes_a_bound_operation(array):
+    x = array([[1.0, 2.0], [3.0, 4.0]])
+    cell = array([0.0, 0.0])
+    assert update(ops.sum.bound(axis=0), (x,), (cell,))[0] is cell
+    assert cell.tolist() == [4.0, 6.0]

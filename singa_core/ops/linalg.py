@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from singa_core.errors import ShapeError
-from singa_core.operation import Needs, Operation, as_tensors
+from singa_core.operation import Needs, Operation
 from singa_core.ops.base import Grads, check_kind, takes_tensors
 from singa_core.ops.shape import sum_to
 from singa_core.optable import function
@@ -51,22 +51,15 @@ class MatMul(Operation):
         sample(In((2, 3), "int64", -9, 9), In((3, 2), "int64", -9, 9)),
     )
 
-    def __call__(self, a: Any, b: Any) -> Any:
-        try:
-            vectors = len(a.array.spec.shape) == 1 or len(b.array.spec.shape) == 1
-        except AttributeError:  # symbolic, or not a tensor yet
-            vectors = True
-        if vectors:
-            a, b = as_tensors(self, (a, b))
-            vectors = 1 in (a.ndim, b.ndim)
-        return self._of_vectors(a, b) if vectors else super().__call__(a, b)
+    def route(self, a: Spec, b: Spec) -> Callable[..., Any] | None:
+        return self._of_vectors if 1 in (a.ndim, b.ndim) else None
 
     def _of_vectors(self, a: Tensor, b: Tensor) -> Any:
         """A kernel sees matrices only."""
-        shape = self.infer(a.spec, b.spec.with_dtype(a.dtype)).shape
+        shape = self.infer(a.spec, b.spec).shape
         rows = a.expand_dims(0) if a.ndim == 1 else a
         columns = b.expand_dims(-1) if b.ndim == 1 else b
-        return super().__call__(rows, columns).reshape(shape)
+        return self(rows, columns).reshape(shape)
 
     def infer(self, a: Spec, b: Spec) -> Spec:
         check_kind(self.name, "number", a=a, b=b)

@@ -7,6 +7,8 @@ from typing import Any
 from singa_core.errors import ShapeError
 from singa_core.operation import Needs, Operation, apply
 from singa_core.ops.base import Grads, check_kind
+from singa_core.ops.linalg import matmul
+from singa_core.ops.reduction import sum
 from singa_core.sample import sample
 from singa_core.spec import Spec
 from singa_core.tensor import Tensor
@@ -74,13 +76,13 @@ class Linear(Operation):
         g = _rows(grad)  # (rows, out)
         dx = dweight = None
         if needs[0]:
-            dx = g @ weight.mT  # (rows, out)(out, in)
+            dx = matmul(g, weight.mT)  # (rows, out)(out, in)
             dx = dx if x.ndim == 2 else dx.reshape(x.shape)
         if needs[1]:
-            dweight = _rows(x).mT @ g  # (in, rows)(rows, out)
+            dweight = matmul(_rows(x).mT, g)  # (in, rows)(rows, out)
         if len(needs) == 2:
             return dx, dweight
-        return dx, dweight, g.sum(axis=0) if needs[2] else None
+        return dx, dweight, _total_of_rows(g) if needs[2] else None
 
 
 def _rows(x: Tensor) -> Tensor:
@@ -92,4 +94,5 @@ def _rows(x: Tensor) -> Tensor:
     return x.reshape(rows, last)
 
 
+_total_of_rows = sum.bound(axis=0)
 linear = Linear()

@@ -36,6 +36,12 @@ def expand(y: Tensor, shape: Shape, axis: Shape) -> Any:
     return reshape(y, shape=reduced(shape, axis, True))
 
 
+def spread(y: Tensor, shape: Shape, axis: Shape) -> Any:
+    """A result reduced over `axis`, with or without keepdims, at every element it came from."""
+    leading = y.ndim == len(shape) or axis == (*range(len(axis)),)
+    return broadcast_to(y if leading else expand(y, shape, axis), shape=shape)
+
+
 def total_dtype(dtype: DType) -> DType:
     """What sums and products are kept in: integers (and bool) are widened to 64 bits."""
     if dtype.is_floating:
@@ -97,8 +103,7 @@ class Sum(Reduction):
     samples = (*axis_samples(), sample(In((2, 3), "any"), axis=1), sample((3, 0)))
 
     def backward(self, grad: Tensor, *, needs: Needs, axis: Shape, keepdims: bool) -> Grads:
-        shape = needs.specs[0].shape
-        return (broadcast_to(expand(grad, shape, axis), shape=shape),)
+        return (spread(grad, needs.specs[0].shape, axis),)
 
 
 class Prod(Reduction):

@@ -14,8 +14,16 @@ from singa_core.ops.creation import full
 from singa_core.ops.elementwise import abs, cast, exp, log, sqrt
 from singa_core.ops.elementwise_logic import isfinite, not_equal
 from singa_core.ops.elementwise_pairs import equal, where
-from singa_core.ops.reduction import Reduction, axis_samples, expand, max, min, reduced, sum
-from singa_core.ops.shape import broadcast_to
+from singa_core.ops.reduction import (
+    Reduction,
+    axis_samples,
+    expand,
+    max,
+    min,
+    reduced,
+    spread,
+    sum,
+)
 from singa_core.optable import function
 from singa_core.sample import In, sample
 from singa_core.spec import Shape, Spec, check_axes
@@ -68,9 +76,8 @@ class Mean(FloatReduction):
         return y
 
     def backward(self, grad: Tensor, *, needs: Needs, axis: Shape, keepdims: bool) -> Grads:
-        shape = needs.specs[0].shape
         share = grad / float(counted(needs.specs[0], axis) or 1)  # of an empty x, nobody gets one
-        return (broadcast_to(expand(share, shape, axis), shape=shape),)
+        return (spread(share, needs.specs[0].shape, axis),)
 
 
 class Var(FloatReduction):

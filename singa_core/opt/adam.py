@@ -8,6 +8,7 @@ from typing import Any
 from singa_core import ops
 from singa_core.checks import check_number
 from singa_core.errors import ArgumentError
+from singa_core.operation import Bound
 from singa_core.opt.optimizer import Optimizer, Params
 from singa_core.opt.schedule import Schedule
 from singa_core.scalars import scalar
@@ -62,13 +63,15 @@ class Adam(Optimizer):
     def _correction2(self) -> float:
         return 1 - self.beta2**self.steps.value
 
-    def update(self, param: Tensor, grad: Tensor, rate: Any) -> None:
-        m, v = self.slot(param, "m"), self.slot(param, "v")
-        update(
-            ops.adam_step, (param, m, v, grad, *rate), (param, m, v),
+    def rule(self) -> Bound:
+        return ops.adam_step.bound(
             beta1=self.beta1, beta2=self.beta2, eps=self.eps,
             weight_decay=self.weight_decay, decoupled=self.decoupled,
         )  # fmt: skip
+
+    def update(self, param: Tensor, grad: Tensor, rate: Any) -> None:
+        m, v = self.slot(param, "m"), self.slot(param, "v")
+        update(self.settled_rule(), (param, m, v, grad, *rate), (param, m, v))
 
 
 class AdamW(Adam):

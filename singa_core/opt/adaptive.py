@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from singa_core import ops
 from singa_core.checks import check_number
+from singa_core.operation import Bound
 from singa_core.opt.optimizer import Optimizer, Params
 from singa_core.opt.schedule import Schedule
 from singa_core.tensor import Tensor
@@ -42,17 +43,19 @@ class RMSprop(Optimizer):
         self.momentum = check_number("RMSprop", "momentum", momentum, 0.0, 1.0, ends="[)")
         self.weight_decay = check_number("RMSprop", "weight_decay", weight_decay, 0.0)
 
-    def update(self, param: Tensor, grad: Tensor, rate: Tensor) -> None:
-        v = self.slot(param, "v")
+    def rule(self) -> Bound:
         rates = {"decay": self.decay, "eps": self.eps, "weight_decay": self.weight_decay}
         if not self.momentum:
-            update(ops.rmsprop_step, (param, v, grad, rate), (param, v), **rates)
-            return
-        m = self.slot(param, "m")
-        update(
-            ops.rmsprop_momentum_step, (param, v, m, grad, rate), (param, v, m),
-            momentum=self.momentum, **rates,
-        )  # fmt: skip
+            return ops.rmsprop_step.bound(**rates)
+        return ops.rmsprop_momentum_step.bound(momentum=self.momentum, **rates)
+
+    def update(self, param: Tensor, grad: Tensor, rate: Tensor) -> None:
+        v = self.slot(param, "v")
+        if not self.momentum:
+            update(self.settled_rule(), (param, v, grad, rate), (param, v))
+        else:
+            m = self.slot(param, "m")
+            update(self.settled_rule(), (param, v, m, grad, rate), (param, v, m))
 
 
 class Adagrad(Optimizer):
@@ -81,9 +84,9 @@ class Adagrad(Optimizer):
         self.eps = check_number("Adagrad", "eps", eps, 0.0, ends="(]")
         self.weight_decay = check_number("Adagrad", "weight_decay", weight_decay, 0.0)
 
+    def rule(self) -> Bound:
+        return ops.adagrad_step.bound(eps=self.eps, weight_decay=self.weight_decay)
+
     def update(self, param: Tensor, grad: Tensor, rate: Tensor) -> None:
         v = self.slot(param, "v")
-        update(
-            ops.adagrad_step, (param, v, grad, rate), (param, v),
-            eps=self.eps, weight_decay=self.weight_decay,
-        )  # fmt: skip
+        update(self.settled_rule(), (param, v, grad, rate), (param, v))

@@ -12,7 +12,8 @@ from singa_core.checks import check_integer, check_number
 from singa_core.errors import ArgumentError, GradientError, RecordingError
 from singa_core.fingerprint import print_value
 from singa_core.host import user_line
-from singa_core.mode import MODE, STRUCTURE, execute_once, no_grad
+from singa_core.mode import MODE, STRUCTURE, Mode, execute_once
+from singa_core.operation import Bound
 from singa_core.opt.clip import Pairs, clip_by_norm, clip_by_value
 from singa_core.opt.schedule import Schedule, as_schedule
 from singa_core.parameter import fitting
@@ -56,6 +57,7 @@ class Optimizer(ABC):
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, watched(value))
+        self.__dict__.pop("_rule", None)
         if name not in _UNPRINTED:
             STRUCTURE.changed()
 
@@ -85,6 +87,17 @@ class Optimizer(ABC):
     @abstractmethod
     def update(self, param: Tensor, grad: Tensor, rate: Tensor) -> None:
         """Assign the parameter's next value, from its gradient and what `prepare` gave."""
+
+    def rule(self) -> Bound:
+        """The operation of `update` with the hyperparameters of now, for `settled_rule`."""
+        raise NotImplementedError(f"{type(self).__name__} must define rule, or not ask for it")
+
+    def settled_rule(self) -> Bound:
+        """What `rule` gives, kept until an attribute is set."""
+        kept: Bound | None = self.__dict__.get("_rule")
+        if kept is None:
+            kept = self.__dict__["_rule"] = self.rule()
+        return kept
 
     def prepare(self, device: Any) -> Any:
         """What all updates of one step share, read once: the learning rate."""
@@ -132,12 +145,16 @@ class Optimizer(ABC):
         recorder = MODE.get().recorder
         if recorder is not None:
             recorder.meet(self)
+        untaped = Mode(False, recorder)
         for param, grad in self._clipped(pairs):
-            with no_grad():
+            token = MODE.set(untaped)
+            try:
                 if shared is None:  # after the walk's checks: a loss without a path counts no step
                     self.steps.advance()
                     shared = self.prepare(param.device)
                 self.update(param, grad, shared)
+            finally:
+                MODE.reset(token)
             del param, grad
         return shared is not None
 
@@ -214,7 +231,7 @@ class Optimizer(ABC):
         return tuple(printed)
 
 
-_UNPRINTED = frozenset({"_schedule", "_slots"})  # read by each replay
+_UNPRINTED = frozenset({"_rule", "_schedule", "_slots"})  # a cache; read by each replay
 
 
 def listed(where: str, params: Params) -> list[Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from singa_core import ops
 from singa_core.checks import check_number
 from singa_core.errors import ArgumentError
+from singa_core.operation import Bound
 from singa_core.opt.optimizer import Optimizer, Params
 from singa_core.opt.schedule import Schedule
 from singa_core.tensor import Tensor
@@ -49,13 +50,17 @@ class SGD(Optimizer):
             got = f"momentum {momentum}, dampening {dampening}"
             raise ArgumentError("SGD", "momentum > 0 and dampening == 0 for nesterov", got)
 
-    def update(self, param: Tensor, grad: Tensor, rate: Tensor) -> None:
+    def rule(self) -> Bound:
         if not self.momentum:
-            update(ops.sgd_step, (param, grad, rate), (param,), weight_decay=self.weight_decay)
-            return
-        buffer = self.slot(param, "momentum")
-        update(
-            ops.sgd_momentum_step, (param, buffer, grad, rate), (param, buffer),
+            return ops.sgd_step.bound(weight_decay=self.weight_decay)
+        return ops.sgd_momentum_step.bound(
             momentum=self.momentum, dampening=self.dampening, nesterov=self.nesterov,
             weight_decay=self.weight_decay,
         )  # fmt: skip
+
+    def update(self, param: Tensor, grad: Tensor, rate: Tensor) -> None:
+        if self.momentum:
+            buffer = self.slot(param, "momentum")
+            update(self.settled_rule(), (param, buffer, grad, rate), (param, buffer))
+        else:
+            update(self.settled_rule(), (param, grad, rate), (param,))

@@ -7,6 +7,9 @@ from singa_cpu_numpy.kernels import numpy
 # A step passes over the same arrays several times: beyond this many elements it goes tile by tile,
 # so that they stay in cache. Smaller tiles cost more in calls than they save.
 TILE = 131072
+# Up to here a scratch of NumPy's own, no larger than its ufuncs' buffers, costs less than a
+# declared one.
+FEW = 8192
 
 
 def tiled(step, spec, scalars, scratches=1):
@@ -16,9 +19,6 @@ def tiled(step, spec, scalars, scratches=1):
     input: a step reads an element before it writes over it.
     """
     size, shape, dtype = spec.itemcount, spec.shape, spec.dtype.numpy
-
-    def whole_with_one(*handles):  # the hot path of small parameters
-        step(*handles[:-1], handles[-1].view(dtype).reshape(shape))
 
     def whole(*handles):
         flat = handles[-1].view(dtype)
@@ -33,8 +33,12 @@ def tiled(step, spec, scalars, scratches=1):
             tiles = [a if i in scalars else a[start:end] for i, a in enumerate(flat)]
             step(*tiles, *scratch[:, : end - start])
 
-    small = whole_with_one if scratches == 1 else whole
-    launch = small if size <= TILE else in_tiles
+    def tiny(*handles):
+        step(*handles, *[np.empty(shape, dtype) for _ in range(scratches)])
+
+    if size <= FEW:
+        return tiny
+    launch = whole if size <= TILE else in_tiles
     return launch, scratches * min(size, TILE) * dtype.itemsize
 
 
