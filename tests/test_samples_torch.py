@@ -139,6 +139,9 @@ THEIRS = {
     "gelu": lambda x, *, approximate="none": F.gelu(x, approximate=approximate),
     "hard_sigmoid": lambda x: F.relu6(x + 3) / 6,  # the gradient of F.hardsigmoid is float32's
     "hard_swish": F.hardswish,
+    "hard_tanh": lambda x, *, low=-1.0, high=1.0: F.hardtanh(x, low, high),
+    "at_least": lambda a, b: a.clamp(min=b),
+    "at_most": lambda a, b: a.clamp(max=b),
     "leaky_relu": lambda x, *, alpha=0.01: F.leaky_relu(x, alpha),
     "log_sigmoid": F.logsigmoid,
     "mish": F.mish,

@@ -1,4 +1,4 @@
-"""Activation functions that are operations; plain functions are in `activation_composed`."""
+"""Smooth activation functions and rectifiers; those of straight lines are in `activation_hard`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,23 @@ from typing import Any, Literal
 
 from singa_core.errors import ArgumentError, ShapeError
 from singa_core.operation import Needs, Operation
-from singa_core.ops.base import FloatUnary, Grads, check_kind, unary_samples
+from singa_core.ops.base import (
+    FloatUnary,
+    Grads,
+    check_kind,
+    grads_once_rounded,
+    once_rounded,
+    unary_samples,
+)
 from singa_core.ops.elementwise import erf, exp, expm1, log1p
-from singa_core.ops.elementwise_composed import clip
 from singa_core.ops.elementwise_pairs import less, maximum, minimum, where
 from singa_core.sample import In, sample
 from singa_core.spec import Spec
 from singa_core.tensor import Tensor
 
 __all__ = [
-    "celu", "elu", "gelu", "hard_sigmoid", "hard_swish", "leaky_relu", "log_sigmoid", "mish",
-    "prelu", "relu", "relu_grad", "selu", "sigmoid", "silu", "softplus", "softsign",
+    "celu", "elu", "gelu", "leaky_relu", "log_sigmoid", "mish", "prelu", "relu", "relu_grad",
+    "selu", "sigmoid", "silu", "softplus", "softsign",
 ]  # fmt: skip
 
 _POSITIVE, _NEGATIVE = In((3, 4), low=0.2, high=2.0), In((2, 3), low=-2.0, high=-0.2)
@@ -88,10 +94,12 @@ class Sigmoid(FloatUnary):
     keeps = ("y",)
     samples = unary_samples(-3.0, 3.0)
 
+    @once_rounded
     def forward(self, x: Tensor) -> Any:
         e = exp(-x.abs())
         return where(less(x, 0.0), e, 1.0) / (e + 1.0)
 
+    @grads_once_rounded
     def backward(self, grad: Tensor, y: Tensor, *, needs: Needs) -> Grads:
         return (grad * (y * (1.0 - y)),)
 
@@ -106,9 +114,11 @@ class LogSigmoid(FloatUnary):
     keeps = ("x",)
     samples = unary_samples(-3.0, 3.0)
 
+    @once_rounded
     def forward(self, x: Tensor) -> Any:
         return minimum(x, 0.0) - log1p(exp(-x.abs()))
 
+    @grads_once_rounded
     def backward(self, grad: Tensor, x: Tensor, *, needs: Needs) -> Grads:
         return (grad * sigmoid(-x),)
 
@@ -133,17 +143,21 @@ class Softplus(FloatUnary):
     def infer(self, x: Spec, *, beta: float = 1.0) -> Spec:
         return super().infer(x)
 
+    @once_rounded
     def forward(self, x: Tensor, *, beta: float) -> Any:
         z = x if beta == 1.0 else x * beta
         y = maximum(z, 0.0) + log1p(exp(-z.abs()))
         return y if beta == 1.0 else y * (1.0 / beta)
 
+    @grads_once_rounded
     def backward(self, grad: Tensor, x: Tensor, *, needs: Needs, beta: float) -> Grads:
         return (grad * sigmoid(x if beta == 1.0 else x * beta),)
 
 
 class Gelu(FloatUnary):
     """Gaussian error linear unit, y = x * P(X <= x) for a standard normal X.
+
+    To the rounding of x / 2: far below 0, where y is tiny, few of its digits are right.
 
     Shapes: any -> same. Dtype: floats, kept; integers give float32.
     Args: approximate: "none" for erf, "tanh" for the formula of the paper.
@@ -162,11 +176,13 @@ class Gelu(FloatUnary):
     def infer(self, x: Spec, *, approximate: Literal["none", "tanh"] = "none") -> Spec:
         return super().infer(x)
 
+    @once_rounded
     def forward(self, x: Tensor, *, approximate: str) -> Any:
         if approximate == "tanh":
             return x * 0.5 * (_inner(x).tanh() + 1.0)
         return x * 0.5 * (erf(x * math.sqrt(0.5)) + 1.0)
 
+    @grads_once_rounded
     def backward(self, grad: Tensor, x: Tensor, *, needs: Needs, approximate: str) -> Grads:
         if approximate == "tanh":
             t = _inner(x).tanh()
@@ -194,9 +210,11 @@ class Silu(FloatUnary):
     keeps = ("x",)
     samples = unary_samples(-3.0, 3.0)
 
+    @once_rounded
     def forward(self, x: Tensor) -> Any:
         return x * sigmoid(x)
 
+    @grads_once_rounded
     def backward(self, grad: Tensor, x: Tensor, *, needs: Needs) -> Grads:
         s = sigmoid(x)
         return (grad * (s * (x * (1.0 - s) + 1.0)),)
@@ -211,6 +229,7 @@ class Mish(FloatUnary):
     name = "mish"
     samples = unary_samples()
 
+    @once_rounded
     def forward(self, x: Tensor) -> Any:
         return x * softplus(x).tanh()
 
@@ -236,6 +255,7 @@ class LeakyRelu(Slope):
     def infer(self, x: Spec, *, alpha: float = 0.01) -> Spec:
         return super().infer(x)
 
+    @once_rounded
     def forward(self, x: Tensor, *, alpha: float = 0.01) -> Any:
         return where(less(0.0, x), x, x * alpha)
 
@@ -248,6 +268,7 @@ class Elu(Slope):
 
     name = "elu"
 
+    @once_rounded
     def forward(self, x: Tensor, *, alpha: float = 1.0) -> Any:
         below = where(less(0.0, x), 0.0, x)  # not a minimum: at 0 the gradient is the left one
         return where(less(0.0, x), x, expm1(below) * alpha)
@@ -261,6 +282,7 @@ class Celu(Slope):
 
     name = "celu"
 
+    @once_rounded
     def forward(self, x: Tensor, *, alpha: float = 1.0) -> Any:
         below = where(less(0.0, x), 0.0, x)
         return where(less(0.0, x), x, expm1(below * (1.0 / alpha)) * alpha)
@@ -275,36 +297,9 @@ class Selu(FloatUnary):
     name = "selu"
     samples = AROUND_ZERO
 
+    @once_rounded
     def forward(self, x: Tensor) -> Any:
         return elu(x, alpha=1.6732632423543772) * 1.0507009873554805
-
-
-class HardSigmoid(FloatUnary):
-    """Straight lines for `sigmoid`, y = min(max(x / 6 + 1/2, 0), 1).
-
-    Shapes: any -> same. Dtype: floats, kept; integers give float32.
-    Source: arXiv:1905.02244, section 5.2; ONNX's default slope is 0.2, see its importer.
-    """
-
-    name = "hard_sigmoid"
-    samples = (*unary_samples(-2.5, 2.5), sample(In((3,), low=3.5, high=5.0)))
-
-    def forward(self, x: Tensor) -> Any:
-        return clip(x * (1.0 / 6.0) + 0.5, 0.0, 1.0)
-
-
-class HardSwish(FloatUnary):
-    """Straight lines for `silu`, y = x * hard_sigmoid(x).
-
-    Shapes: any -> same. Dtype: floats, kept; integers give float32.
-    Source: arXiv:1905.02244, section 5.2.
-    """
-
-    name = "hard_swish"
-    samples = HardSigmoid.samples
-
-    def forward(self, x: Tensor) -> Any:
-        return x * hard_sigmoid(x)
 
 
 class Softsign(FloatUnary):
@@ -315,10 +310,17 @@ class Softsign(FloatUnary):
     """
 
     name = "softsign"
+    keeps = ("x",)
     samples = AROUND_ZERO
 
+    @once_rounded
     def forward(self, x: Tensor) -> Any:
         return x / (x.abs() + 1.0)
+
+    @grads_once_rounded
+    def backward(self, grad: Tensor, x: Tensor, *, needs: Needs) -> Grads:
+        below = x.abs() + 1.0
+        return (grad / below / below,)
 
 
 class Prelu(Operation):
@@ -349,4 +351,4 @@ class Prelu(Operation):
 relu, relu_grad, sigmoid, log_sigmoid = Relu(), ReluGrad(), Sigmoid(), LogSigmoid()
 softplus, gelu, silu, mish = Softplus(), Gelu(), Silu(), Mish()
 leaky_relu, elu, celu, selu = LeakyRelu(), Elu(), Celu(), Selu()
-hard_sigmoid, hard_swish, softsign, prelu = HardSigmoid(), HardSwish(), Softsign(), Prelu()
+softsign, prelu = Softsign(), Prelu()

@@ -4,60 +4,20 @@ from __future__ import annotations
 
 from singa_core.errors import ShapeError
 from singa_core.ops.activation import sigmoid
-from singa_core.ops.base import takes_tensors
-from singa_core.ops.elementwise_composed import clip
-from singa_core.ops.elementwise_pairs import less, where
+from singa_core.ops.base import takes_tensors, wide
 from singa_core.ops.shape_composed import split
 from singa_core.optable import function
 from singa_core.tensor import Tensor
 
-__all__ = [
-    "glu", "hard_shrink", "hard_tanh", "relu6", "soft_shrink", "tanh_shrink", "threshold",
-]  # fmt: skip
-
-
-@function
-@takes_tensors
-def relu6(x: Tensor) -> Tensor:
-    """Rectifier with a ceiling, y = min(max(x, 0), 6)."""
-    return clip(x, 0.0, 6.0)
-
-
-@function
-@takes_tensors
-def hard_tanh(x: Tensor, low: float = -1.0, high: float = 1.0) -> Tensor:
-    """Straight lines for tanh, y = min(max(x, low), high)."""
-    return clip(x, low, high)
-
-
-@function
-@takes_tensors
-def hard_shrink(x: Tensor, threshold: float = 0.5) -> Tensor:
-    """Keep x where |x| > threshold; y = 0 elsewhere."""
-    y: Tensor = where(less(threshold, x.abs()), x, 0.0)
-    return y
-
-
-@function
-@takes_tensors
-def soft_shrink(x: Tensor, threshold: float = 0.5) -> Tensor:
-    """Move x towards 0 by the threshold; y = 0 where it would cross."""
-    return x - clip(x, -threshold, threshold)
+__all__ = ["glu", "tanh_shrink"]
 
 
 @function
 @takes_tensors
 def tanh_shrink(x: Tensor) -> Tensor:
-    """What tanh takes away, y = x - tanh(x)."""
-    return x - x.tanh()
-
-
-@function
-@takes_tensors
-def threshold(x: Tensor, limit: float, value: float) -> Tensor:
-    """Keep x above the limit; y = value elsewhere."""
-    y: Tensor = where(less(limit, x), x, value)
-    return y
+    """What tanh takes away, y = x - tanh(x), to the rounding of x."""
+    w = wide(x)
+    return (w - w.tanh()).astype(x.dtype)
 
 
 @function

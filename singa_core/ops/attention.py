@@ -7,12 +7,12 @@ from typing import Any
 
 from singa_core.errors import DTypeError, ShapeError
 from singa_core.operation import Operation, apply
-from singa_core.ops.base import check_kind, takes_tensors
+from singa_core.ops.base import check_kind, takes_tensors, wide
 from singa_core.ops.creation import iota
 from singa_core.ops.dropout import check_probability, dropout
 from singa_core.ops.elementwise_logic import logical_not, logical_or
 from singa_core.ops.elementwise_pairs import less_equal, where
-from singa_core.ops.normalization import softmax, wide
+from singa_core.ops.normalization import softmax
 from singa_core.ops.reduction_composed import any as any_of
 from singa_core.sample import In, sample
 from singa_core.spec import Spec, broadcast_shapes

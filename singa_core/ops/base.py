@@ -75,6 +75,41 @@ def takes_tensors(plain: _F) -> _F:
     return call  # type: ignore[return-value]  # of the same signature
 
 
+def wide(x: Tensor) -> Tensor:
+    """`x` in the type that steps between are kept in: float32 for float16 and bfloat16."""
+    return x.astype("float32") if x.dtype.bits == 16 and x.dtype.is_floating else x
+
+
+def once_rounded(forward: _F) -> _F:
+    """Decorator of a decomposition: sixteen-bit floats take the op in float32.
+
+    Several steps in sixteen bits would round at each, and overflow on the way.
+    """
+
+    @wraps(forward)
+    def call(op: Operation, *xs: Tensor, **attrs: Any) -> Any:
+        dtype = xs[0].dtype
+        if dtype.bits != 16:
+            return forward(op, *xs, **attrs)
+        return op(*(wide(x) for x in xs), **attrs).astype(dtype)
+
+    return call  # type: ignore[return-value]  # of the same signature
+
+
+def grads_once_rounded(backward: _F) -> _F:
+    """Decorator of `backward`, as `once_rounded` is of `forward`."""
+
+    @wraps(backward)
+    def call(op: Operation, grad: Tensor, *kept: Tensor, **options: Any) -> Any:
+        dtype = grad.dtype
+        if dtype.bits != 16:
+            return backward(op, grad, *kept, **options)
+        made = backward(op, wide(grad), *(wide(x) for x in kept), **options)
+        return tuple(None if g is None else g.astype(dtype) for g in made)
+
+    return call  # type: ignore[return-value]  # of the same signature
+
+
 class Unary(Operation):
     """One input, an output of the same shape and dtype."""
 

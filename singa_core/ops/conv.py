@@ -11,7 +11,7 @@ from typing import Any
 
 from singa_core.errors import ShapeError
 from singa_core.operation import Needs, apply
-from singa_core.ops.base import Grads, check_kind
+from singa_core.ops.base import Grads, check_kind, wide
 from singa_core.ops.conv_geometry import (
     Convolution,
     Padding,
@@ -22,7 +22,6 @@ from singa_core.ops.conv_geometry import (
     window_counts,
 )
 from singa_core.ops.creation import zeros
-from singa_core.ops.normalization import wide
 from singa_core.ops.shape_composed import flip
 from singa_core.ops.shape_padding import pad
 from singa_core.ops.shape_regions import set_slice, windows

@@ -10,7 +10,14 @@ from typing import Any
 
 from singa_core.dtype import DTypeLike, as_dtype
 from singa_core.operation import Needs, Operation
-from singa_core.ops.base import FloatUnary, Grads, Unary, given, unary_samples
+from singa_core.ops.base import (
+    FloatUnary,
+    Grads,
+    Unary,
+    given,
+    grads_once_rounded,
+    unary_samples,
+)
 from singa_core.ops.creation import zeros_like
 from singa_core.sample import In, sample
 from singa_core.spec import Spec
@@ -136,6 +143,7 @@ class Expm1(FloatUnary):
     keeps = ("y",)
     samples = unary_samples()
 
+    @grads_once_rounded
     def backward(self, grad: Tensor, y: Tensor, *, needs: Needs) -> Grads:
         return (grad * (y + 1.0),)
 
@@ -166,6 +174,7 @@ class Log1p(FloatUnary):
     keeps = ("x",)
     samples = unary_samples(-0.6, 3.0)
 
+    @grads_once_rounded
     def backward(self, grad: Tensor, x: Tensor, *, needs: Needs) -> Grads:
         return (grad / (x + 1.0),)
 
@@ -211,6 +220,7 @@ class Cos(FloatUnary):
     keeps = ("x",)
     samples = unary_samples(-4.0, 4.0)
 
+    @grads_once_rounded
     def backward(self, grad: Tensor, x: Tensor, *, needs: Needs) -> Grads:
         return (-grad * sin(x),)
 
@@ -226,6 +236,7 @@ class Atan(FloatUnary):
     keeps = ("x",)
     samples = unary_samples()
 
+    @grads_once_rounded
     def backward(self, grad: Tensor, x: Tensor, *, needs: Needs) -> Grads:
         return (grad / (x * x + 1.0),)
 
@@ -241,6 +252,7 @@ class Tanh(FloatUnary):
     keeps = ("y",)
     samples = unary_samples()
 
+    @grads_once_rounded
     def backward(self, grad: Tensor, y: Tensor, *, needs: Needs) -> Grads:
         return (grad * (1.0 - y * y),)
 
@@ -256,6 +268,7 @@ class Erf(FloatUnary):
     keeps = ("x",)
     samples = unary_samples()
 
+    @grads_once_rounded
     def backward(self, grad: Tensor, x: Tensor, *, needs: Needs) -> Grads:
         return (grad * (exp(-(x * x)) * (2.0 / math.sqrt(math.pi))),)
 

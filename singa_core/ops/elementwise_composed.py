@@ -15,19 +15,22 @@ from singa_core.ops.base import (
     Grads,
     Pair,
     Unary,
+    grads_once_rounded,
+    once_rounded,
     pair_samples,
     takes_tensors,
     unary_samples,
 )
 from singa_core.ops.elementwise import Rounding, exp, floor, log, log1p, sqrt
-from singa_core.ops.elementwise_pairs import equal, less, maximum, minimum, where
+from singa_core.ops.elementwise_logic import isfinite
+from singa_core.ops.elementwise_pairs import bit_and, equal, less, maximum, where
 from singa_core.ops.shape import sum_to
 from singa_core.optable import function
 from singa_core.sample import In, sample
 from singa_core.tensor import Tensor
 
 __all__ = [
-    "cbrt", "ceil", "clip", "exp2", "lerp", "log10", "log2", "logaddexp", "reciprocal", "rsqrt",
+    "cbrt", "ceil", "exp2", "lerp", "log10", "log2", "logaddexp", "reciprocal", "rsqrt",
     "square", "trunc",
 ]  # fmt: skip
 
@@ -87,6 +90,7 @@ class Reciprocal(FloatUnary):
     def forward(self, x: Tensor) -> Any:
         return 1.0 / x
 
+    @grads_once_rounded
     def backward(self, grad: Tensor, y: Tensor, *, needs: Needs) -> Grads:
         return (-grad * y * y,)
 
@@ -101,9 +105,11 @@ class Rsqrt(FloatUnary):
     keeps = ("y",)
     samples = unary_samples(0.5, 2.0)
 
+    @once_rounded
     def forward(self, x: Tensor) -> Any:
         return 1.0 / sqrt(x)
 
+    @grads_once_rounded
     def backward(self, grad: Tensor, y: Tensor, *, needs: Needs) -> Grads:
         return (grad * -0.5 * y * y * y,)
 
@@ -115,10 +121,19 @@ class Cbrt(FloatUnary):
     """
 
     name = "cbrt"
+    keeps = ("y",)
     samples = (*unary_samples(0.5, 2.0), sample(In((3, 2), low=-2.0, high=-0.5)))
 
+    @once_rounded
     def forward(self, x: Tensor) -> Any:
-        return x.sign() * x.abs() ** (1.0 / 3.0)
+        a = x.abs()
+        t = a ** (1.0 / 3.0)  # 1/3 is rounded: wrong in the last digits of t, by the size of log a
+        t = t - (t - a / (t * t)) * (1.0 / 3.0)  # a step of Newton's method on t**3 - a
+        return where(bit_and(isfinite(x), less(0.0, a)), x.sign() * t, x)
+
+    @grads_once_rounded
+    def backward(self, grad: Tensor, y: Tensor, *, needs: Needs) -> Grads:
+        return (grad * (1.0 / 3.0) / y / y,)
 
 
 class Exp2(FloatUnary):
@@ -134,32 +149,51 @@ class Exp2(FloatUnary):
         return 2.0**x
 
 
+def exact(x: Tensor, y: Tensor, base: float, least: float) -> Any:
+    """A logarithm y of x, but the whole number >= least where x is that power of the base."""
+    whole = maximum(y.round(), least)
+    return where(equal(base**whole, x), whole, y)
+
+
 class Log2(FloatUnary):
-    """Logarithm to base 2, y = ln x / ln 2.
+    """Logarithm to base 2, y = ln x / ln 2; exact for powers of 2.
 
     Shapes: any -> same. Dtype: floats, kept; integers give float32.
     Source: array API standard 2023.12, `log2`.
     """
 
     name = "log2"
+    keeps = ("x",)
     samples = unary_samples(0.3, 3.0)
 
+    @once_rounded
     def forward(self, x: Tensor) -> Any:
-        return log(x) * (1.0 / math.log(2.0))
+        return exact(x, log(x) * (1.0 / math.log(2.0)), 2.0, -math.inf)
+
+    @grads_once_rounded
+    def backward(self, grad: Tensor, x: Tensor, *, needs: Needs) -> Grads:
+        return (grad / x * (1.0 / math.log(2.0)),)
 
 
 class Log10(FloatUnary):
-    """Logarithm to base 10, y = ln x / ln 10.
+    """Logarithm to base 10, y = ln x / ln 10; exact for powers of 10.
 
     Shapes: any -> same. Dtype: floats, kept; integers give float32.
     Source: array API standard 2023.12, `log10`.
     """
 
     name = "log10"
+    keeps = ("x",)
     samples = unary_samples(0.3, 3.0)
 
+    @once_rounded
     def forward(self, x: Tensor) -> Any:
-        return log(x) * (1.0 / math.log(10.0))
+        # below 1e-37 float32 has no room for all digits of a power
+        return exact(x, log(x) * (1.0 / math.log(10.0)), 10.0, -37.0)
+
+    @grads_once_rounded
+    def backward(self, grad: Tensor, x: Tensor, *, needs: Needs) -> Grads:
+        return (grad / x * (1.0 / math.log(10.0)),)
 
 
 class LogAddExp(Pair):
@@ -171,41 +205,32 @@ class LogAddExp(Pair):
 
     name = "logaddexp"
     accepts = "float"
-    keeps = ("a", "b", "y")
+    keeps = ("a", "b")
     weak_float = True
     samples = pair_samples()
 
+    @once_rounded
     def forward(self, a: Tensor, b: Tensor) -> Any:
         distance = (a - b).abs()
         same = equal(a, b)  # also where both are the same infinity, whose difference is NaN
         return maximum(a, b) + log1p(exp(where(same, 0.0, -distance)))
 
-    def backward(self, grad: Tensor, a: Tensor, b: Tensor, y: Tensor, *, needs: Needs) -> Grads:
+    @grads_once_rounded
+    def backward(self, grad: Tensor, a: Tensor, b: Tensor, *, needs: Needs) -> Grads:
         return (
-            sum_to(grad * exp(a - y), a.shape) if needs[0] else None,
-            sum_to(grad * exp(b - y), b.shape) if needs[1] else None,
+            sum_to(grad / (exp(b - a) + 1.0), a.shape) if needs[0] else None,
+            sum_to(grad / (exp(a - b) + 1.0), b.shape) if needs[1] else None,
         )
 
 
 @function
 @takes_tensors
-def clip(x: Tensor, low: Any = None, high: Any = None) -> Tensor:
-    """Bound x, y = min(max(x, low), high); None: no bound. Source: array API standard, `clip`.
-
-    >>> from singa_core import tensor
-    >>> clip(tensor([-1, 3, 9]), 0, 5).tolist()
-    [0, 3, 5]
-    """
-    y = x if low is None else maximum(x, low)
-    clipped: Tensor = y if high is None else minimum(y, high)
-    return clipped
-
-
-@function
-@takes_tensors
 def lerp(a: Tensor, b: Tensor, weight: Any) -> Any:
-    """On the way from a to b, y = a + weight * (b - a)."""
-    return a + (b - a) * weight
+    """On the way from a to b, y = a + weight * (b - a); exactly b at weight 1."""
+    step = b - a
+    if isinstance(weight, Tensor):
+        return where(less(weight, 0.5), a + step * weight, b - step * (1.0 - weight))
+    return a + step * weight if weight < 0.5 else b - step * (1.0 - weight)
 
 
 ceil, trunc, square, reciprocal, rsqrt = Ceil(), Trunc(), Square(), Reciprocal(), Rsqrt()

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from singa_core.dtype import promote
 from singa_core.operation import Needs, Operation
-from singa_core.ops.base import Compare, Grads, Pair, check_kind, given, pair_samples
+from singa_core.ops.base import (
+    Compare,
+    Grads,
+    Pair,
+    check_kind,
+    given,
+    grads_once_rounded,
+    pair_samples,
+)
 from singa_core.ops.creation import zeros
 from singa_core.ops.shape import sum_to
 from singa_core.sample import In, sample
@@ -12,9 +20,9 @@ from singa_core.spec import Spec, broadcast_shapes
 from singa_core.tensor import Tensor
 
 __all__ = [
-    "add", "bit_and", "bit_or", "bit_xor", "div", "equal", "floor_divide", "less",
-    "less_equal", "maximum", "minimum", "mul", "pow", "remainder", "shift_left",
-    "shift_right", "sub", "where",
+    "add", "bit_and", "bit_or", "bit_xor", "div", "equal",
+    "floor_divide", "less", "less_equal", "maximum", "minimum", "mul", "pow", "remainder",
+    "shift_left", "shift_right", "sub", "where",
 ]  # fmt: skip
 
 _NUMBERS = pair_samples(dtype="number")
@@ -103,11 +111,11 @@ class Div(Pair):
     weak_float = True
     samples = pair_samples(b=(0.5, 2.0))
 
+    @grads_once_rounded
     def backward(self, grad: Tensor, b: Tensor, y: Tensor, *, needs: Needs) -> Grads:
-        share = grad / b
         return (
-            sum_to(share, needs.specs[0].shape) if needs[0] else None,
-            -sum_to(share * y, b.shape) if needs[1] else None,
+            sum_to(grad / b, needs.specs[0].shape) if needs[0] else None,
+            -sum_to(grad * y / b, b.shape) if needs[1] else None,
         )
 
 
@@ -152,6 +160,7 @@ class Remainder(Pair):
     keeps = ("a", "b")
     samples = FloorDivide.samples
 
+    @grads_once_rounded
     def backward(self, grad: Tensor, a: Tensor, b: Tensor, *, needs: Needs) -> Grads:
         return (
             sum_to(grad, a.shape) if needs[0] else None,
@@ -174,6 +183,7 @@ class Pow(Pair):
         given([[2, -3], [0, 1]], [3, 2], dtype="int32"),
     )
 
+    @grads_once_rounded
     def backward(self, grad: Tensor, a: Tensor, b: Tensor, y: Tensor, *, needs: Needs) -> Grads:
         da = db = None
         if needs[0]:  # where b is 0 the slope is 0, also at a = 0

@@ -9,12 +9,12 @@ from typing import Any
 
 from singa_core.errors import DTypeError, ShapeError
 from singa_core.operation import Needs, Operation
-from singa_core.ops.base import Grads, check_kind
+from singa_core.ops.base import Grads, check_kind, wide
 from singa_core.ops.creation import iota
 from singa_core.ops.elementwise_pairs import equal, where
 from singa_core.ops.embedding import not_negative, out_of_range, places
 from singa_core.ops.indexing import gather
-from singa_core.ops.normalization import log_softmax, wide
+from singa_core.ops.normalization import log_softmax
 from singa_core.sample import In, sample
 from singa_core.spec import Spec
 from singa_core.tensor import Tensor

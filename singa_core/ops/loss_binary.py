@@ -10,9 +10,8 @@ from typing import ClassVar
 from singa_core.errors import ShapeError
 from singa_core.operation import Needs, Operation
 from singa_core.ops.activation import sigmoid
-from singa_core.ops.base import Grads, check_kind
+from singa_core.ops.base import Grads, check_kind, wide
 from singa_core.ops.elementwise_pairs import maximum
-from singa_core.ops.normalization import wide
 from singa_core.sample import In, Sample, sample
 from singa_core.spec import Spec
 from singa_core.tensor import Tensor

@@ -8,17 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from singa_core.operation import Needs
-from singa_core.ops.base import FloatUnary, Grads
+from singa_core.ops.base import FloatUnary, Grads, wide
 from singa_core.sample import In, sample
 from singa_core.spec import Spec, check_axis
 from singa_core.tensor import Tensor
 
 __all__ = ["log_softmax", "softmax"]
-
-
-def wide(x: Tensor) -> Tensor:
-    """`x` in the type that sums are kept in: float32 for float16 and bfloat16."""
-    return x.astype("float32") if x.dtype.bits < 32 else x
 
 
 class AlongAxis(FloatUnary):

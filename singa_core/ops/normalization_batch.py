@@ -7,8 +7,7 @@ from typing import Any
 
 from singa_core.errors import ShapeError
 from singa_core.operation import Needs, Operation
-from singa_core.ops.base import Grads
-from singa_core.ops.normalization import wide
+from singa_core.ops.base import Grads, wide
 from singa_core.ops.normalization_layer import check_channels, mean_of
 from singa_core.sample import In, sample
 from singa_core.spec import Shape, Spec

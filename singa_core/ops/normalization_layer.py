@@ -6,9 +6,8 @@ from typing import Any
 
 from singa_core.errors import ArgumentError, DTypeError, ShapeError
 from singa_core.operation import Needs, Operation
-from singa_core.ops.base import Grads, check_kind
+from singa_core.ops.base import Grads, check_kind, wide
 from singa_core.ops.creation import full
-from singa_core.ops.normalization import wide
 from singa_core.sample import sample
 from singa_core.spec import Shape, Spec
 from singa_core.tensor import Tensor

@@ -20,8 +20,7 @@ from typing import Any
 
 from singa_core.errors import ArgumentError, DTypeError, ShapeError
 from singa_core.operation import Operation
-from singa_core.ops.base import check_kind
-from singa_core.ops.normalization import wide
+from singa_core.ops.base import check_kind, wide
 from singa_core.sample import In, Sample, sample
 from singa_core.spec import Spec
 from singa_core.tensor import Tensor

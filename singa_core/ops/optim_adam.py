@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from singa_core.ops.base import wide
 from singa_core.ops.elementwise_pairs import maximum
-from singa_core.ops.normalization import wide
 from singa_core.ops.optim import CORRECTION, Step, decayed, step_samples
 from singa_core.spec import Spec
 from singa_core.tensor import Tensor

@@ -12,7 +12,7 @@ from typing import Any
 
 from singa_core.errors import ArgumentError, ShapeError
 from singa_core.operation import Needs, Operation
-from singa_core.ops.base import Grads, check_kind, takes_tensors
+from singa_core.ops.base import Grads, check_kind, takes_tensors, wide
 from singa_core.ops.conv_geometry import (
     Pairs,
     more_windows,
@@ -23,7 +23,6 @@ from singa_core.ops.conv_geometry import (
 )
 from singa_core.ops.creation import zeros
 from singa_core.ops.elementwise_pairs import equal, where
-from singa_core.ops.normalization import wide
 from singa_core.ops.reduction import argmax
 from singa_core.ops.shape_padding import pad
 from singa_core.ops.shape_regions import set_slice, slice, windows  # noqa: A004

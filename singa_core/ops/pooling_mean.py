@@ -7,11 +7,10 @@ from typing import Any
 
 from singa_core.errors import ShapeError
 from singa_core.operation import Needs, Operation
-from singa_core.ops.base import Grads, check_kind, takes_tensors
+from singa_core.ops.base import Grads, check_kind, takes_tensors, wide
 from singa_core.ops.conv_geometry import Pairs, more_windows, per_axis, window_counts
 from singa_core.ops.creation import iota, ones
 from singa_core.ops.elementwise_pairs import floor_divide
-from singa_core.ops.normalization import wide
 from singa_core.ops.pooling import Pooling, check_spatial, put_back, seen_by_windows
 from singa_core.ops.shape_composed import moveaxis
 from singa_core.ops.shape_padding import pad

@@ -9,11 +9,11 @@ from typing import Any
 from singa_core.dtype import DType, as_dtype
 from singa_core.errors import ArgumentError
 from singa_core.operation import Needs
-from singa_core.ops.base import Grads, given, takes_tensors
+from singa_core.ops.base import Grads, given, takes_tensors, wide
 from singa_core.ops.creation import full
 from singa_core.ops.elementwise import abs, cast, exp, log, sqrt
 from singa_core.ops.elementwise_logic import isfinite, not_equal
-from singa_core.ops.elementwise_pairs import equal, where
+from singa_core.ops.elementwise_pairs import bit_and, equal, less, where
 from singa_core.ops.reduction import (
     Reduction,
     axis_samples,
@@ -48,11 +48,6 @@ class FloatReduction(Reduction):
 def counted(x: Tensor | Spec, axis: Shape) -> int:
     """How many elements a reduction over `axis` brings together."""
     return math.prod(x.shape[a] for a in axis)
-
-
-def wide(x: Tensor) -> Tensor:
-    """Sixteen-bit floats as float32, for steps between which nothing may overflow or be lost."""
-    return x.astype("float32") if x.dtype.bits == 16 else x
 
 
 class Mean(FloatReduction):
@@ -252,18 +247,24 @@ class CountNonzero(Any_):
 @function
 @takes_tensors
 def vector_norm(x: Tensor, ord: float = 2, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
-    """Norm of the elements over axes, y = (sum of |x|**ord)**(1/ord).
+    """Norm of the elements over axes, y = (sum of |x|**ord)**(1/ord); NaN if an element is.
 
-    Args: ord: any number; 0 counts what is not 0, inf and -inf give the largest and smallest |x|.
+    Its gradient at an element that is 0 is 0.
+
+    Dtype: floats, kept (summed in float32 at least); integers give float32.
+    Args: ord: any number; 0 counts what is not 0 (NaN too), inf and -inf give the largest and
+        smallest |x|.
+    Raises: ArgumentError unless ord is a number.
     Source: array API standard 2023.12, `linalg.vector_norm`.
 
     >>> from singa_core import tensor
     >>> vector_norm(tensor([3.0, -4.0])).item(), vector_norm(tensor([3.0, -4.0]), 1).item()
     (5.0, 7.0)
     """
-    if not isinstance(ord, int | float):
+    if not isinstance(ord, int | float) or math.isnan(ord):
         raise ArgumentError("vector_norm", "ord that is a number", repr(ord))
     axes = check_axes("vector_norm", axis, x.ndim, x=x)
+    x = x if x.dtype.is_floating else x.astype("float32")
     if ord == 2:
         y = norm(x, axis=axes, keepdims=keepdims)
     elif ord == math.inf:
@@ -275,9 +276,20 @@ def vector_norm(x: Tensor, ord: float = 2, axis: Axis = None, *, keepdims: bool 
     elif ord == 0:
         y = sum(not_equal(x, 0).astype(x.dtype), axis=axes, keepdims=keepdims)
     else:
-        y = sum(abs(x) ** ord, axis=axes, keepdims=keepdims) ** (1.0 / ord)
+        y = power_norm(wide(x), float(ord), axes, keepdims).astype(x.dtype)
     result: Tensor = y
     return result
+
+
+def power_norm(x: Tensor, ord: float, axis: Shape, keepdims: bool) -> Any:
+    """(sum of |x|**ord)**(1/ord). Zeros stay out of the powers, whose slope there is infinite."""
+    some = not_equal(x, 0.0)
+    least = 0.0 if ord > 0 else math.inf  # 0**ord
+    terms = where(some, where(some, abs(x), 1.0) ** ord, least)
+    total = sum(terms, axis=axis, keepdims=keepdims)
+    inside = bit_and(less(0.0, total), less(total, math.inf))
+    ends = where(inside, 0.0, total) ** (1.0 / ord)
+    return where(inside, where(inside, total, 1.0) ** (1.0 / ord), ends.detach())
 
 
 mean, var, std, norm, logsumexp = Mean(), Var(), Std(), Norm(), LogSumExp()

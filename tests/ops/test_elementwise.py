@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from checks import both, check_gradients, random
+from checks import both, check_against_torch, check_gradients, random
 from singa_core import ops
 from singa_core.autograd import gradients
 from singa_core.errors import DeviceError, DTypeError, ShapeError
+from singa_core.tensor import tensor
 
 GOLDEN = [
     (ops.neg, [1, -2, 0], [-1, 2, 0]),
@@ -326,3 +327,43 @@ def test_clip_and_lerp(array, device):
     assert ops.clip(array([-1, 5]), high=array([0, 2])).tolist() == [-1, 2]
     assert ops.lerp(array([0.0, 10.0]), array([4.0, 20.0]), 0.25).tolist() == [1.0, 12.5]
     check_gradients(lambda a, b: ops.lerp(a, b, 0.3), device, random(4), random(4, seed=1))
+
+
+def test_lerp_meets_both_ends_exactly(array):
+    a, b = array([1e8, 0.1, -1e30]), array([1.0, 0.3, 7.0])
+    for end, x in ((0.0, a), (1.0, b)):
+        assert ops.lerp(a, b, end).tolist() == x.tolist()
+        assert ops.lerp(a, b, array([end] * 3)).tolist() == x.tolist()
+
+
+NAN, INF = math.nan, math.inf
+BOUNDED = [0.0, 1.0, 2.0, 3.0, 4.0, NAN, 2.0, 2.0, -INF, INF]
+LOW, HIGH = [1.0] * 6 + [NAN] + [1.0] * 3, [3.0] * 7 + [NAN] + [3.0] * 2
+
+
+def test_clip_and_its_gradients_are_the_peer_s_at_bounds_and_nan(device):
+    torch = pytest.importorskip("torch", reason="torch is the oracle of this test")
+    hosts = [np.array(v, np.float32) for v in (BOUNDED, LOW, HIGH)]
+    check_against_torch(ops.clip, torch.clamp, device, *hosts)
+    check_against_torch(lambda x: x.clip(1.0, 3.0), lambda x: x.clamp(1.0, 3.0), device, hosts[0])
+    check_against_torch(lambda x: x.clip(3.0, 1.0), lambda x: x.clamp(3.0, 1.0), device, hosts[0])
+    check_against_torch(lambda x: x.clip(low=2), lambda x: x.clamp(min=2), device, hosts[0])
+    assert np.isnan(ops.clip(tensor([0.0, 1.0], device=device), NAN, 1.0).numpy()).all()
+
+
+NAN_STAYS = {
+    "hard_shrink": ops.hard_shrink, "soft_shrink": ops.soft_shrink, "relu6": ops.relu6,
+    "threshold": lambda x: ops.threshold(x, 1.0, 9.0), "clip": lambda x: ops.clip(x, -1.0, 1.0),
+    "prelu": lambda x: ops.prelu(x, 0.5), "glu": lambda x: ops.glu(ops.stack([x, x])),
+    "lerp": lambda x: ops.lerp(x, x, 0.5), "max": lambda x: x.max(), "min": lambda x: x.min(),
+    "softmax": lambda x: x.softmax(), "logsumexp": lambda x: x.logsumexp(),
+    "vector_norm": lambda x: ops.stack([ops.vector_norm(x, p) for p in (0.5, 1, 2, 3, INF, -INF, -1)]),
+    "huber": lambda x: ops.huber_loss(x, x * 0.0), "sort": lambda x: ops.sort(x)[0][-1],
+    "cumsum": lambda x: ops.cumsum(x, axis=0)[-1], "where": lambda x: ops.where(x == 1.0, 0.0, x)[0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAN_STAYS)
+def test_nan_is_not_selected_away(array, name):
+    y = both(NAN_STAYS[name], array([NAN, 1.0])).numpy().reshape(-1)
+    assert np.isnan(y).all() if y.size != 2 else np.isnan(y[0])

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from checks import both, check_gradients, random
+from checks import both, check_against_torch, check_gradients, random
 from singa_core import ops
 from singa_core.autograd import gradients
 from singa_core.errors import ArgumentError, DTypeError, ShapeError
@@ -150,6 +150,24 @@ def test_vector_norms(array, order, expected):
     y = both(lambda v: ops.vector_norm(v, order, axis=1), x)
     np.testing.assert_allclose(y.numpy(), [expected], rtol=1e-6)
     assert ops.vector_norm(x, order, keepdims=True).shape == (1, 1)
+
+
+@pytest.mark.parametrize("order", [0.5, 1, 1.5, 2, 3, math.inf, -math.inf])
+def test_norms_and_their_gradients_are_the_peer_s_at_zeros_and_ties(device, order):
+    torch = pytest.importorskip("torch", reason="torch is the oracle of this test")
+    x = np.array([[0.0, 0.0, 0.0], [0.0, 2.0, -2.0], [3.0, -4.0, 1.0], [math.inf, 0.5, 1.0]])
+    rows = x if order != 0.5 else x[:3]  # inf * 0 there, which the peer calls infinite
+    check_against_torch(
+        lambda v: ops.vector_norm(v, order, axis=1),
+        lambda v: torch.linalg.vector_norm(v, order, dim=1),
+        device,
+        rows,
+    )
+
+
+def test_norms_of_half_floats_do_not_overflow_on_the_way(array):
+    x = array([60.0, 80.0], "float16")
+    assert ops.vector_norm(x, 3).item() == pytest.approx((60.0**3 + 80.0**3) ** (1 / 3), rel=1e-3)
 
 
 def test_a_norm_by_name_is_refused(array):

@@ -52,6 +52,11 @@ def hard_sigmoid(x: float) -> float:
     return min(max(x + 3.0, 0.0), 6.0) / 6.0
 
 
+def hard_tanh(x: float, low: float = -1.0, high: float = 1.0) -> float:
+    """Straight lines."""
+    return sorted((low, x, high))[1]
+
+
 def with_attrs(function: Oracle) -> Oracle:
     """A function of one float and attributes, for every element."""
     return lambda x, **attrs: each(lambda v: function(v, **attrs))(x)
@@ -81,6 +86,7 @@ TABLE: dict[str, Oracle] = {
     "elu": with_attrs(elu),
     "celu": with_attrs(celu),
     "selu": each(selu),
+    "hard_tanh": with_attrs(hard_tanh),
     "hard_sigmoid": each(hard_sigmoid),
     "hard_swish": each(lambda x: x * hard_sigmoid(x)),
     "softsign": each(lambda x: x / (1.0 + abs(x))),

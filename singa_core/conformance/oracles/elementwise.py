@@ -24,6 +24,7 @@ _WIDE: dict[str, Callable[..., Any]] = {
     "ceil": np.ceil, "trunc": np.trunc, "square": np.square, "add": np.add, "sub": np.subtract,
     "mul": np.multiply, "floor_divide": np.floor_divide, "remainder": np.remainder,
     "pow": np.power, "maximum": np.maximum, "minimum": np.minimum, "equal": np.equal,
+    "at_least": np.fmax, "at_most": np.fmin,
     "less": np.less, "less_equal": np.less_equal, "not_equal": np.not_equal,
     "greater": np.greater, "greater_equal": np.greater_equal, "isnan": np.isnan,
     "isinf": np.isinf, "isfinite": np.isfinite, "logical_and": np.logical_and,
