@@ -22,8 +22,11 @@ STATUS = """exit status:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; gives its exit status."""
+    given = list(sys.argv[1:] if argv is None else argv)
     try:
-        options = parser().parse_args(argv)
+        if given[:1] == ["conformance"]:  # its options are its own
+            return _conformance(given[1:])
+        options = parser().parse_args(given)
         status: int = options.run(options)
         sys.stdout.flush()  # here, where a closed pipe is expected
     except SingaError as error:
@@ -61,6 +64,7 @@ def parser() -> argparse.ArgumentParser:
     doctor.add_argument("names", nargs="*", metavar="NAME", help="these backends and plugins only")
     _common(doctor)
     doctor.set_defaults(run=_doctor)
+    commands.add_parser("conformance", add_help=False, help="test a backend: NAME [--level LEVEL]")
     for command in (devices, doctor):
         command.epilog, command.formatter_class = STATUS, argparse.RawDescriptionHelpFormatter
         command.description = "\n".join(wrapped(" ".join(str(command.description).split()), ""))
@@ -98,6 +102,12 @@ def _doctor(options: argparse.Namespace) -> int:
     from singa_core.cli import doctor  # noqa: PLC0415
 
     return doctor.run(options.names, timeout=options.timeout, json=options.json)
+
+
+def _conformance(given: Sequence[str]) -> int:
+    from singa_core.conformance import runner  # noqa: PLC0415
+
+    return runner.main(given)
 
 
 def _version() -> str:

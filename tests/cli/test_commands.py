@@ -77,6 +77,19 @@ def test_help_names_the_exit_status_and_fits(capsys, args):
     assert max(map(len, out.splitlines())) <= 80
 
 
+def test_conformance_has_options_of_its_own(capsys):
+    with pytest.raises(SystemExit) as e:
+        main(["conformance", "--help"])
+    assert e.value.code == 0
+    out = capsys.readouterr().out
+    assert out.startswith("usage: singa conformance")
+    assert "--level {core,train,graph,full}" in out
+    with pytest.raises(SystemExit) as e:
+        main(["conformance"])
+    assert e.value.code == 2
+    assert "give one backend: NAME or --singa-backend NAME" in capsys.readouterr().err
+
+
 def test_the_version(capsys):
     with pytest.raises(SystemExit):
         main(["--version"])
