@@ -1,0 +1,160 @@
+"""Memory and synchronisation on one OpenCL device: one context, one queue that keeps the order."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from singa_core.device import Capabilities, Device, HostBytes
+from singa_core.dtype import ALL, DType, float64
+from singa_core.errors import DeviceError, DeviceFailure, SingaError
+from singa_core.spec import Shape, Spec
+from singa_opencl import choice
+from singa_opencl.check import check_vectors
+from singa_opencl.program import Compiler, Handle
+
+NAME = "opencl"
+LANGUAGE = "opencl"
+"""This backend's own kernels, before the shared ones."""
+
+
+class OpenCLDevice(Device):
+    """One device of one driver.
+
+    Args:
+        index: which of the devices that `choice` has found.
+        device: the driver's own object for it.
+    """
+
+    def __init__(self, index: int, device: cl.Device) -> None:
+        family = choice.family_of(device)
+        self.compiler = Compiler(device, family)
+        dtypes = frozenset(ALL) if self.compiler.doubles else frozenset(ALL) - {float64}
+        capabilities = Capabilities(
+            dtypes=dtypes,
+            alignment=max(device.mem_base_addr_align // 8, 64),
+            capacity=device.global_mem_size,
+            family=family,
+        )
+        self.native = device
+        self.largest = device.max_mem_alloc_size
+        self._opened = False
+        self._opening = threading.Lock()
+        super().__init__(NAME, index, capabilities, languages=(LANGUAGE, "c"))
+
+    # -- the context, made on first use ------------------------------------------------------------
+
+    def open(self) -> None:
+        """Make the context and the queue, and see whether the driver can add."""
+        with self._opening:
+            if self._opened:
+                return
+            self.context = cl.Context([self.native])
+            self.queue = cl.CommandQueue(self.context, self.native)
+            self.compiler.open(self.context, self.queue)
+            if self.capabilities.family == "cpu":
+                check_vectors(self)
+            self._opened = True
+            _OPEN.append(self)
+
+    def target(self, language: str) -> Compiler:
+        if not self._opened:
+            self.open()
+        return self.compiler
+
+    # -- memory ------------------------------------------------------------------------------------
+
+    def alloc(self, nbytes: int) -> cl.Buffer:
+        if not self._opened:
+            self.open()
+        capacity = self.capabilities.capacity
+        if capacity is not None and self.memory.current + nbytes > capacity:
+            raise MemoryError(f"{nbytes} bytes do not fit")
+        if nbytes > self.largest:
+            raise MemoryError(f"{nbytes} bytes in one buffer, {self.largest} at most")
+        try:
+            return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, max(nbytes, 1))
+        except cl.MemoryError as error:
+            raise MemoryError(str(error)) from error
+
+    def free(self, buffer: cl.Buffer) -> None:
+        """The driver keeps it until pending work is done with it."""
+
+    def empty(self, spec: Spec) -> tuple[cl.Buffer, Handle]:
+        buffer = self.alloc(spec.nbytes)
+        return buffer, (buffer, 0)
+
+    def upload(self, buffer: cl.Buffer, offset: int, host: HostBytes) -> None:
+        if host.size:
+            cl.enqueue_copy(
+                self.queue, buffer, np.ascontiguousarray(host), dst_offset=offset, is_blocking=True
+            )
+
+    def download(self, buffer: cl.Buffer, offset: int, host: HostBytes) -> None:
+        if host.size:
+            cl.enqueue_copy(self.queue, host, buffer, src_offset=offset, is_blocking=True)
+
+    def copy(
+        self, source: cl.Buffer, start: int, target: cl.Buffer, offset: int, nbytes: int
+    ) -> None:
+        if nbytes:
+            cl.enqueue_copy(
+                self.queue, target, source,
+                src_offset=start, dst_offset=offset, byte_count=nbytes,
+            )  # fmt: skip
+
+    def synchronize(self) -> None:
+        if self._opened:
+            self.queue.finish()
+
+    def bind(
+        self, buffer: cl.Buffer, offset: int, shape: Shape, strides: Shape, dtype: DType
+    ) -> Handle:
+        return buffer, offset
+
+    # -- faults ------------------------------------------------------------------------------------
+
+    def limit(self, nbytes: int) -> None:
+        """Count only so many bytes as its capacity."""
+        self.capabilities = replace(self.capabilities, capacity=nbytes)
+
+    def give_up(self) -> None:
+        """In a forked child: every call is refused. The driver's threads are the parent's."""
+
+        def refuse(*args: Any) -> Any:
+            raise DeviceFailure(
+                f"{self}: this process was forked after the device had been opened, and OpenCL "
+                "does not survive that\n"
+                'try: multiprocessing.get_context("spawn")'
+            )
+
+        for name in ("call", "alloc", "upload", "download", "copy", "synchronize", "target"):
+            setattr(self, name, refuse)
+
+
+_OPEN: list[OpenCLDevice] = []
+
+
+def _after_fork() -> None:
+    for device in _OPEN:
+        device.give_up()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def open_device(index: int) -> Device:
+    """Device `index` of those found. Raises: DeviceError."""
+    devices = choice.choose(os.environ.get(choice.DEVICE) or "").devices
+    if not 0 <= index < len(devices):
+        raise DeviceError(NAME, f"0 <= index < {len(devices)}", index)
+    return OpenCLDevice(index, devices[index])
+
+
+__all__ = ["OpenCLDevice", "SingaError", "open_device"]

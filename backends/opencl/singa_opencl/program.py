@@ -1,0 +1,130 @@
+"""Compiling the dialect, and launches: kernels with their numbers set, waiting for memory."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from singa_core.errors import DeviceFailure
+from singa_core.kernels.c.dialect import NUMBERS, Call, Source, Target
+from singa_core.kernels.c.prelude import cl as prelude
+
+Handle = tuple[cl.Buffer, np.int64]  # a buffer, and the element at which the operand begins
+NOTHING = np.int64(0)
+
+
+class Compiler(Target):
+    """Compiles kernels for one device and keeps what it has compiled.
+
+    Args:
+        device: the OpenCL device.
+        family: "cpu" or "gpu".
+    """
+
+    def __init__(self, device: cl.Device, family: str) -> None:
+        self.device = device
+        self.family = family
+        self.units = device.max_compute_units
+        self.group = min(64, device.max_work_group_size)
+        self.doubles = "cl_khr_fp64" in device.extensions
+        self.options = []
+        if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
+            self.options.append("-cl-fp32-correctly-rounded-divide-sqrt")
+        self.context: Any = None
+        self.queue: Any = None
+        self._programs: dict[Source, cl.Program] = {}
+
+    def open(self, context: cl.Context, queue: cl.CommandQueue) -> None:
+        """Say where to compile and run."""
+        self.context, self.queue = context, queue
+
+    def program(self, source: Source) -> cl.Program:
+        """The compiled kernel. Raises: DeviceFailure with the compiler's words."""
+        found = self._programs.get(source)
+        if found is None:
+            text = prelude(source.codes, vectors=self.family == "cpu") + source.text()
+            found = self._programs[source] = self.build(source.name, text)
+        return found
+
+    def build(self, name: str, text: str) -> cl.Program:
+        """Text in OpenCL C, compiled. Raises: DeviceFailure with the compiler's words."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", cl.CompilerWarning)
+                return cl.Program(self.context, text).build(self.options)
+        except cl.Error as error:
+            log = str(error).strip()
+            raise DeviceFailure(
+                f"kernel {name} does not compile on {self.device.name}: {log}\n{numbered(text)}"
+            ) from error
+
+    def kernel(self, call: Call) -> cl.Kernel:
+        """A kernel object of its own for a call, with the numbers set."""
+        kernel = cl.Kernel(self.program(call.source), call.source.entry)
+        first = 2 * len(call.operands)
+        wide = "long" if call.source.wide else "int"
+        for position, ((_, kind), value) in enumerate(
+            zip(call.source.numbers, call.numbers, strict=True), first
+        ):
+            name = NUMBERS[wide if kind == "IDX" else kind]
+            kernel.set_arg(position, np.dtype(name).type(value))
+        return kernel
+
+    def launch(self, calls: Sequence[Call], operands: int) -> Launch:
+        return Launch(self, calls)
+
+
+class Launch:
+    """Calls on a queue, one after the other: `launch(*handles)`.
+
+    The kernels are made, and compiled, when it is first called.
+    """
+
+    __slots__ = ("calls", "compiler", "steps")
+
+    def __init__(self, compiler: Compiler, calls: Sequence[Call]) -> None:
+        self.compiler = compiler
+        self.calls = tuple(calls)
+        self.steps = [Step(compiler, call) for call in self.calls]
+
+    def __call__(self, *handles: Handle) -> None:
+        for step in self.steps:
+            step(handles)
+
+
+class Step:
+    """One kernel object, and what its arguments are at the moment."""
+
+    __slots__ = ("group", "items", "kernel", "offsets", "operands", "queue", "starts")
+
+    def __init__(self, compiler: Compiler, call: Call) -> None:
+        self.kernel = compiler.kernel(call)
+        self.queue = compiler.queue
+        self.items, self.group = call.items, call.group
+        self.operands = call.operands
+        self.starts = call.starts or (0,) * len(call.operands)
+        self.offsets: list[int] = [-1] * len(call.operands)
+
+    def bind(self, handles: Sequence[Handle]) -> None:
+        """Set the memory; numbers cost more than buffers, and seldom change."""
+        set_arg, offsets = self.kernel.set_arg, self.offsets
+        for i, operand in enumerate(self.operands):
+            buffer, at = handles[operand]
+            set_arg(2 * i, buffer)
+            offset = at + self.starts[i]
+            if offsets[i] != offset:
+                set_arg(2 * i + 1, np.int64(offset))
+                offsets[i] = offset
+
+    def __call__(self, handles: Sequence[Handle]) -> None:
+        self.bind(handles)
+        cl.enqueue_nd_range_kernel(self.queue, self.kernel, self.items, self.group)
+
+
+def numbered(text: str) -> str:
+    """A text with line numbers, as the compiler counts them."""
+    return "\n".join(f"{n:4} {line}" for n, line in enumerate(text.splitlines(), 1))

@@ -1,0 +1,59 @@
+"""The `c` language: kernels in a small C dialect, for devices that compile C as they run.
+
+A kernel is a function from forms to `Call`s: text, geometry and numbers, without memory. A device
+gives a `Target` to `target("c")`, which compiles a call and makes a launch of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from singa_core.kernels import KernelTable, Launch, add_table
+from singa_core.kernels.c.dialect import Call, Target
+from singa_core.spec import AnyForm, Spec
+
+CallsOf = Callable[..., Sequence[Call] | tuple[Sequence[Call], int] | None]
+
+
+class CallTable(KernelTable):
+    """A language whose kernels say which calls they are made of."""
+
+    def calls(self, op: str, *signatures: str, **options: Any) -> Callable[[CallsOf], CallsOf]:
+        """Register `f(target, in_forms, out_specs, **attrs)`.
+
+        It gives calls, or calls and the bytes of workspace they need (the last operand), or None to
+        decline. `options` are those of `prepared`.
+        """
+
+        def register(function: CallsOf) -> CallsOf:
+            self.prepared(op, *signatures, **options)(launched(function))
+            return function
+
+        return register
+
+
+def launched(function: CallsOf) -> Callable[..., Any]:
+    """Calls as a launch of the device that the target belongs to."""
+
+    def prepare(
+        target: Target, in_forms: Sequence[AnyForm], out_specs: Sequence[Spec], **attrs: Any
+    ) -> Launch | tuple[Launch, int] | None:
+        found = function(target, in_forms, out_specs, **attrs)
+        if found is None:
+            return None
+        count = len(in_forms) + len(out_specs)
+        if isinstance(found, tuple):
+            made, nbytes = found
+            return target.launch(made, count + 1), nbytes
+        return target.launch(found, count)
+
+    return prepare
+
+
+c = CallTable("c")
+add_table(c)
+
+from singa_core.kernels.c import elementwise  # noqa: E402  (the table must exist before its families)
+
+__all__ = ["CallTable", "c", "elementwise"]
