@@ -12,15 +12,14 @@ import pyopencl as cl
 
 from singa_core.device import Capabilities, Device, HostBytes
 from singa_core.dtype import ALL, DType, float64
-from singa_core.errors import DeviceError, DeviceFailure, SingaError
+from singa_core.errors import DeviceError, DeviceFailure
 from singa_core.spec import Shape, Spec
 from singa_opencl import choice
 from singa_opencl.check import check_vectors
+from singa_opencl.kernels import LANGUAGE  # registers this backend's own
 from singa_opencl.program import Compiler, Handle
 
 NAME = "opencl"
-LANGUAGE = "opencl"
-"""This backend's own kernels, before the shared ones."""
 
 
 class OpenCLDevice(Device):
@@ -155,6 +154,3 @@ def open_device(index: int) -> Device:
     if not 0 <= index < len(devices):
         raise DeviceError(NAME, f"0 <= index < {len(devices)}", index)
     return OpenCLDevice(index, devices[index])
-
-
-__all__ = ["OpenCLDevice", "SingaError", "open_device"]
