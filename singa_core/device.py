@@ -44,6 +44,7 @@ class Capabilities:
         synchronous: a launch has finished, or has failed, when it returns.
         concurrent: kernels may be launched from several threads at once.
         capacity: bytes it can hold, None if not known.
+        fuses: ops that its kernel of `fused` may be made of; none: graphs are not fused.
         family: "cpu" runs one work item per core, "gpu" thousands; kernels are chosen by it.
     """
 
@@ -54,6 +55,7 @@ class Capabilities:
     synchronous: bool = False
     concurrent: bool = False
     capacity: int | None = None
+    fuses: frozenset[str] = frozenset()
     family: str = "cpu"
 
 

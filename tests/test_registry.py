@@ -12,7 +12,7 @@ from singa_core import ops
 from singa_core.conformance.oracles import ORACLES
 from singa_core.dtype import BY_CODE
 from singa_core.errors import ArgumentError
-from singa_core.kernels import table
+from singa_core.kernels import ALL_SIGNATURES, table
 from singa_core.kernels.array import array as shared
 from singa_core.operation import Operation
 from singa_core.optable import FUNCTIONS, OPS, function, register
@@ -104,7 +104,7 @@ def test_signatures_of_kernels_are_what_infer_gives(language):
     """A kernel for types that the op refuses, or gives another type for, would never be called."""
     checked = 0
     for kernel in table(language):
-        if kernel.op not in OPS:
+        if kernel.op not in OPS or kernel.signature == ALL_SIGNATURES:
             continue
         op = OPS[kernel.op]
         left, right = ([c for c in side.split(",") if c] for side in kernel.signature.split("->"))

@@ -20,13 +20,15 @@ from singa_core.errors import ArgumentError
 from singa_core.spec import AnyForm, Spec
 
 Launch = Callable[..., Any]
-# prepare(target, in_forms, out_specs, **attrs) -> launch, or (launch, workspace bytes)
-Prepare = Callable[..., Launch | tuple[Launch, int]]
+# prepare(target, in_forms, out_specs, **attrs) -> launch, (launch, workspace bytes), or None: not
+# for these forms
+Prepare = Callable[..., Launch | tuple[Launch, int] | None]
 
 FLOATS = "f16 bf16 f32 f64"
 INTS = "i8 i16 i32 i64 u8 u16 u32 u64"
 NUMBERS = f"{INTS} {FLOATS}"
 ANY = f"b1 {NUMBERS}"
+ALL_SIGNATURES = "*"
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Kernel:
 
     Args:
         prepare: `prepare(target, in_forms, out_specs, **attrs)` settles geometry and compiled code
-            once and gives `launch` or `(launch, workspace_bytes)`.
+            once and gives `launch` or `(launch, workspace_bytes)`, or None to decline.
             `launch(*ins, *outs[, workspace])` writes into what it is given, allocates no device
             memory and does not synchronise.
         strides: inputs may be strided; else core packs them first. Outputs are always packed.
@@ -73,7 +75,8 @@ class KernelTable:
         """Register a function that prepares launches: `f(target, in_forms, out_specs, **attrs)`.
 
         A signature names dtypes (`"f32,i64->f32"`), may use the letters given in `types`
-        (`"T,T->T", T="f32 f64"`), and a `*` after an input means one or more of it.
+        (`"T,T->T", T="f32 f64"`), and a `*` after an input means one or more of it. A `*` alone
+        stands for all inputs and outputs.
         """
 
         def register(prepare: Prepare) -> Prepare:
@@ -142,7 +145,7 @@ class KernelTable:
         found = taken.get(",".join(codes) + right)
         if found is None and len(set(codes)) == 1:
             found = taken.get(f"{codes[0]}*{right}")
-        return found
+        return found or taken.get(ALL_SIGNATURES)
 
     def signatures(self, op: str) -> tuple[str, ...]:
         """The signatures registered for `op`."""
@@ -171,6 +174,9 @@ class NamespaceTable(KernelTable):
 
 def expand(signature: str, types: Mapping[str, str]) -> Iterable[str]:
     """`"T,i64->T"` with T="f32 f64" gives `f32,i64->f32` and `f64,i64->f64`."""
+    if signature == ALL_SIGNATURES:
+        yield signature
+        return
     left, _, right = signature.partition("->")
     sides = [[part for part in side.split(",") if part] for side in (left, right)]
     words = {part.rstrip("*") for side in sides for part in side}

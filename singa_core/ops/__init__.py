@@ -19,6 +19,7 @@ from singa_core.ops.elementwise_logic import *  # noqa: F403
 from singa_core.ops.elementwise_pairs import *  # noqa: F403
 from singa_core.ops.elementwise_trig import *  # noqa: F403
 from singa_core.ops.embedding import *  # noqa: F403
+from singa_core.ops.fused import *  # noqa: F403
 from singa_core.ops.indexing import *  # noqa: F403
 from singa_core.ops.indexing_composed import *  # noqa: F403
 from singa_core.ops.linalg import *  # noqa: F403

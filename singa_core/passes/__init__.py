@@ -5,6 +5,7 @@ lower:  composites without a kernel -> their decomposition
 fold:   work on constants, and work that does nothing
 cse:    the same instruction twice
 prune:  instructions whose results nobody needs
+fuse:   scalar operations that feed each other -> one instruction, for devices that compile it
 order:  the same instructions with a lower peak of live bytes
 place:  roots, views and packed copies, for one device
 plan:   which memory each temporary root gets
@@ -15,13 +16,14 @@ from __future__ import annotations
 from singa_core.device import Device
 from singa_core.passes.cse import cse
 from singa_core.passes.fold import fold
+from singa_core.passes.fuse import fuse
 from singa_core.passes.lower import lower
 from singa_core.passes.number import number
 from singa_core.passes.order import order
 from singa_core.passes.prune import prune
 from singa_core.program import Program
 
-__all__ = ["ALGORITHMS", "cse", "fold", "lower", "number", "optimise", "order", "prune"]
+__all__ = ["ALGORITHMS", "cse", "fold", "fuse", "lower", "number", "optimise", "order", "prune"]
 
 ALGORITHMS = ("memory", "sequence")
 """What a graph's order is chosen for: the lowest peak, or to be the recorded one."""
@@ -29,5 +31,5 @@ ALGORITHMS = ("memory", "sequence")
 
 def optimise(program: Program, device: Device, algorithm: str = "memory") -> Program:
     """The passes every Program goes through before it is loaded."""
-    program = prune(cse(fold(lower(prune(program), device), device)))
+    program = fuse(prune(cse(fold(lower(prune(program), device), device))), device)
     return order(program) if algorithm == "memory" else program

@@ -1,6 +1,9 @@
 """Each pass alone, on small Programs made by hand."""
 
+import importlib
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +17,7 @@ from singa_core.executable import LoopExecutable
 from singa_core.mode import Mode, use_mode
 from singa_core.operation import Operation
 from singa_core.optable import OPS
-from singa_core.passes import cse, fold, lower, number, optimise, prune
+from singa_core.passes import cse, fold, fuse, lower, number, optimise, prune
 from singa_core.passes.order import Flow, live_peak, order
 from singa_core.passes.place import place
 from singa_core.passes.plan import Piece, in_arena, in_buffers, live_bytes, plan
@@ -23,6 +26,9 @@ from singa_core.recorder import Recorder
 from singa_core.spec import Spec
 from singa_core.tensor import Tensor
 
+FUSE = importlib.import_module(
+    "singa_core.passes.fuse"
+)  # the package has the function by this name
 X, N = Spec((2, 3), "float32"), Spec((), "float32")
 
 
@@ -432,7 +438,7 @@ def test_optimise_keeps_what_a_program_does(device):
         args=(0,), results=(7,),
     )  # fmt: skip
     got = optimise(p, device)
-    assert ops_of(got) == ["exp", "add", "mul"]
+    assert ops_of(got) == (["fused"] if device.capabilities.fuses else ["exp", "add", "mul"])
     x = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
     (one,), (other,) = run(p, device, x), run(got, device, x)
     assert one.tobytes() == other.tobytes()
@@ -541,3 +547,105 @@ def test_temporaries_without_bytes_have_a_place_too(device):
         args=(0,), results=(2,),
     )  # fmt: skip
     assert run(p, device, np.ones((0, 3), np.float32))[0].shape == (0, 3)
+
+
+# -- fuse -------------------------------------------------------------------------------------------
+
+FUSES = frozenset("add mul exp less where cast".split())
+
+
+def fused(p, device, **changes):
+    """The Program after the pass, on a device that fuses these."""
+    kept = device.capabilities
+    device.capabilities = replace(kept, **{"fuses": FUSES, **changes})
+    try:
+        return fuse(p, device)
+    finally:
+        device.capabilities = kept
+
+
+def body(instruction):
+    return [(name, ins) for name, _, ins, _ in instruction.options["steps"]]
+
+
+def test_a_chain_becomes_one_instruction(far_device):
+    p = program(
+        ("mul", (0, 1), (2,), {}), ("exp", (2,), (3,), {}), ("add", (3, 0), (4,), {}),
+        args=(0, 1), results=(4,),
+    )  # fmt: skip
+    made = fused(p, far_device)
+    (one,) = made.instructions
+    assert (one.op, one.ins, one.outs) == ("fused", (0, 1), (4,))
+    assert body(one) == [("mul", (0, 1)), ("exp", (2,)), ("add", (3, 0))]
+    assert one.options["results"] == (4,)
+    x, y = np.float32([[1, 2, 3], [0, -1, 5]]), np.full((2, 3), 0.5, np.float32)
+    np.testing.assert_array_equal(run(made, far_device, x, y)[0], np.exp(x * y) + x)
+    json.dumps(made.to_json())
+
+
+def test_a_value_that_others_read_is_a_result_too(far_device):
+    p = program(
+        ("mul", (0, 0), (1,), {}), ("exp", (1,), (2,), {}), ("sum", (1,), (3,), {"axis": (0, 1), "keepdims": False}),
+        args=(0,), results=(2, 3), specs={3: N},
+    )  # fmt: skip
+    made = fused(p, far_device)
+    assert ops_of(made) == ["fused", "sum"]
+    assert made.instructions[0].outs == (1, 2)
+
+
+def test_what_would_wait_for_itself_is_not_fused(far_device):
+    """exp feeds add, but so does the sum of exp, which has to come between."""
+    p = program(
+        ("exp", (0,), (1,), {}), ("sum", (1,), (2,), {"axis": (0, 1), "keepdims": False}),
+        ("add", (1, 2), (3,), {}), ("mul", (3, 3), (4,), {}),
+        args=(0,), results=(4,), specs={2: N},
+    )  # fmt: skip
+    made = fused(p, far_device)
+    assert ops_of(made) == ["exp", "sum", "fused"]
+    assert body(made.instructions[2]) == [("add", (0, 1)), ("mul", (2, 2))]
+
+
+def test_two_groups_may_not_wait_for_each_other(far_device):
+    """Both pairs alone are fine; together each would need the other's result."""
+    p = program(
+        ("exp", (0,), (1,), {}), ("cumsum", (1,), (2,), {"axis": 0}),
+        ("exp", (3,), (4,), {}), ("cumsum", (4,), (5,), {"axis": 0}),
+        ("add", (1, 5), (6,), {}), ("add", (4, 2), (7,), {}),
+        args=(0, 3), results=(6, 7),
+    )  # fmt: skip
+    made = fused(p, far_device)
+    assert [i.op for i in made.instructions].count("fused") == 1
+    x, y = np.float32([[1, 2, 3], [0, -1, 1]]), np.float32([[0, 1, 0], [2, 0, 1]])
+    for got, want in zip(run(made, far_device, x, y), run(p, far_device, x, y), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_shapes_sixteen_bits_and_limits_end_a_group(far_device):
+    row, half = Spec((3,), "float32"), Spec((2, 3), "float16")
+    other_shape = program(
+        ("exp", (0,), (1,), {}), ("add", (1, 2), (3,), {}),
+        args=(0, 2), results=(3,), specs={0: row, 1: row},
+    )  # fmt: skip
+    assert fused(other_shape, far_device) == other_shape
+    halves = program(
+        ("exp", (0,), (1,), {}), ("exp", (1,), (2,), {}), args=(0,), results=(2,),
+        specs=dict.fromkeys((0, 1, 2), half),
+    )  # fmt: skip
+    assert fused(halves, far_device) == halves
+    ins = tuple(range(20))
+    sums = [("add", (0, 1), (20,), {})] + [
+        ("add", (n + 18, n), (n + 19,), {}) for n in range(2, 20)
+    ]
+    long = fused(program(*sums, args=ins, results=(38,)), far_device)
+    assert [len(i.ins) for i in long.instructions] == [15, 6]
+
+
+def test_without_the_capability_nothing_changes(far_device):
+    p = program(("exp", (0,), (1,), {}), ("exp", (1,), (2,), {}), args=(0,), results=(2,))
+    assert fused(p, far_device, fuses=frozenset()) is p
+
+
+def test_a_group_that_its_kernel_declines_stays_apart(far_device, monkeypatch):
+    monkeypatch.setattr(FUSE, "find_entry", lambda *args: SimpleNamespace(launch=None))
+    p = program(("exp", (0,), (1,), {}), ("exp", (1,), (2,), {}), args=(0,), results=(2,))
+    assert fused(p, far_device) == p

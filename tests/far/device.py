@@ -3,6 +3,7 @@
 - Its memory cannot be reached: buffers and handles are opaque, and NumPy refuses them.
 - There are no sub-buffers, and no kernel but `copy` takes strides: the core has to pack.
 - It has no bfloat16.
+- It fuses scalar operations in graphs.
 - It is late: what goes wrong in a kernel is told by the next `synchronize` or `download`. Until then
   it skips what it is given, as a queue does after an error. Wrong *arguments* are refused at once.
 - Kernels write into outputs and workspace they are given; fresh memory holds garbage.
@@ -26,6 +27,10 @@ from singa_core.spec import make_form
 
 LANGUAGE = "far"
 GARBAGE = 0xA5
+FUSES = frozenset(
+    "neg abs sign add sub mul div maximum minimum equal less less_equal bit_and bit_or bit_not where "
+    "cast exp expm1 log log1p sqrt tanh floor round".split()
+)
 NEEDS_WORKSPACE = ("matmul", "sort")  # as much of it as the outputs have: two that show how
 
 
@@ -54,8 +59,9 @@ class FarDevice(Device):
 
     def __init__(self, index: int = 0):
         capabilities = Capabilities(
-            dtypes=frozenset(ALL) - {bfloat16}, alignment=256, sub_buffers=False, family="gpu"
-        )
+            dtypes=frozenset(ALL) - {bfloat16}, alignment=256, sub_buffers=False, family="gpu",
+            fuses=FUSES,
+        )  # fmt: skip
         super().__init__("far", index, capabilities, languages=(LANGUAGE,))
         self.launches = 0
         self._memory: dict[Buffer, np.ndarray] = {}

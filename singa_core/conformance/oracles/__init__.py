@@ -4,6 +4,8 @@
 gives an array, or a tuple of them. A family adds its table with one line.
 """
 
+from typing import Any
+
 from singa_core.conformance.oracles import (
     activation,
     attention,
@@ -44,3 +46,15 @@ ORACLES: dict[str, Oracle] = {
     **reduction.TABLE,
     **shape.TABLE,
 }
+
+
+def _fused(*xs: Any, steps: tuple[Any, ...], results: tuple[int, ...]) -> Any:
+    """The references of the steps, one after the other; floats stay in float64 between them."""
+    values = list(xs)
+    for name, attrs, ins, _ in steps:
+        values.append(ORACLES[name](*[values[i] for i in ins], **dict(attrs)))
+    outs = tuple(values[i] for i in results)
+    return outs[0] if len(outs) == 1 else outs
+
+
+ORACLES["fused"] = _fused

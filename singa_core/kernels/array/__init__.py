@@ -12,6 +12,7 @@ array = add_table(NamespaceTable("array"))
 
 from singa_core.kernels.array import (  # noqa: E402  (the table must exist before its families)
     elementwise,
+    fused,
     indexing,
     linalg,
     random,
@@ -19,4 +20,4 @@ from singa_core.kernels.array import (  # noqa: E402  (the table must exist befo
     shape,
 )
 
-__all__ = ["array", "elementwise", "indexing", "linalg", "random", "reduction", "shape"]
+__all__ = ["array", "elementwise", "fused", "indexing", "linalg", "random", "reduction", "shape"]

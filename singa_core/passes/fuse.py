@@ -1,0 +1,168 @@
+"""Fuse: scalar operations that feed each other become one instruction, if the device compiles it.
+
+What lies between them then needs neither memory nor a launch. A group is made of operations of one
+output shape; its body is a list of steps, see `ops.fused`. Values are the same: a device that fuses
+computes each step as it does alone.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from singa_core.device import Device
+from singa_core.optable import OPS
+from singa_core.program import Instruction, Program
+from singa_core.resolve import find_entry
+
+MOST_OPERANDS: Final = 16
+"""Inputs and outputs of a group: devices limit the arguments of a kernel."""
+MOST_STEPS: Final = 48
+END: Final = -1
+"""The reader of what a Program gives back."""
+
+
+def fuse(program: Program, device: Device) -> Program:
+    """The Program with groups of what `device.capabilities.fuses` in place of their members."""
+    if not device.capabilities.fuses:
+        return program
+    groups = _Groups(program, device.capabilities.fuses)
+    groups.grow()
+    made: list[Instruction] = []
+    for members in groups.in_order():
+        together = groups.fused(members) if len(members) > 1 else None
+        if together is not None and _is_served(together, program, device):
+            made.append(together)
+        else:
+            made += [program.instructions[i] for i in members]
+    return program.with_instructions(made)
+
+
+def _is_served(instruction: Instruction, program: Program, device: Device) -> bool:
+    op = OPS[instruction.op]
+    forms = tuple(program.specs[slot] for slot in instruction.ins)
+    return find_entry(device, op, op.pack(instruction.options), forms).launch is not None
+
+
+class _Groups:
+    """Instructions by group; at first each is alone. A group is known by one of its members."""
+
+    def __init__(self, program: Program, fuses: frozenset[str]) -> None:
+        self.program = program
+        self.maker = {slot: n for n, i in enumerate(program.instructions) for slot in i.outs}
+        self.fusible = [self._may_fuse(i, fuses) for i in program.instructions]
+        self.group = list(range(len(program.instructions)))
+        self.members = {n: [n] for n in self.group}
+        self.old = {slot: program.cells[cell] for cell, slot in program.updates}
+        self.readers: dict[int, set[int]] = {slot: set() for slot in self.maker}
+        for number, instruction in enumerate(program.instructions):
+            for slot in instruction.ins:
+                self.readers.setdefault(slot, set()).add(number)
+        for slot in program.ends:
+            self.readers.setdefault(slot, set()).add(END)
+
+    def _may_fuse(self, instruction: Instruction, fuses: frozenset[str]) -> bool:
+        if instruction.op not in fuses or len(instruction.outs) != 1:
+            return False
+        specs = [self.program.specs[slot] for slot in (*instruction.ins, *instruction.outs)]
+        # a float of 16 bits is rounded between two operations: it stays in memory
+        halves = any(s.dtype.is_floating and s.dtype.bits == 16 for s in specs)
+        return specs[-1].itemcount > 0 and not halves
+
+    def grow(self) -> None:
+        """Put every instruction into the groups of those that feed it, where that is possible."""
+        for number, instruction in enumerate(self.program.instructions):
+            if not self.fusible[number]:
+                continue
+            shape = self._shape(number)
+            for slot in instruction.ins:
+                first = self.maker.get(slot)
+                if first is None or not self.fusible[first] or self._shape(first) != shape:
+                    continue
+                one, other = self.group[first], self.group[number]
+                if one != other and self._fits([*self.members[one], *self.members[other]]):
+                    self._join(one, other)
+
+    def _shape(self, number: int) -> tuple[int, ...]:
+        return self.program.specs[self.program.instructions[number].outs[0]].shape
+
+    def _join(self, one: int, other: int) -> None:
+        for number in self.members[other]:
+            self.group[number] = one
+        self.members[one] = sorted((*self.members[one], *self.members.pop(other)))
+
+    def _fits(self, members: list[int]) -> bool:
+        """True if these may be one: few enough, and none waits for another outside of them."""
+        operands = len(self._inputs(members)) + len(self._results(members))
+        if len(members) > MOST_STEPS or operands > MOST_OPERANDS:
+            return False
+        inside = {self.group[n] for n in members}
+        waiting = self._feeding(members) - inside
+        seen = set(waiting)
+        while waiting:
+            feeding = self._feeding(self.members[waiting.pop()])
+            if feeding & inside:
+                return False
+            waiting |= feeding - seen
+            seen |= feeding
+        return True
+
+    def _feeding(self, members: Iterable[int]) -> set[int]:
+        """The groups whose results these read."""
+        slots = (slot for n in members for slot in self.program.instructions[n].ins)
+        return {self.group[self.maker[slot]] for slot in slots if slot in self.maker}
+
+    def _inputs(self, members: Sequence[int]) -> list[int]:
+        """Slots that these read and do not make, each once."""
+        instructions = [self.program.instructions[n] for n in members]
+        made = {slot for i in instructions for slot in i.outs}
+        return list(dict.fromkeys(s for i in instructions for s in i.ins if s not in made))
+
+    def _results(self, members: Sequence[int]) -> list[int]:
+        """Slots that these make and others need."""
+        inside = set(members)
+        made = [self.program.instructions[n].outs[0] for n in members]
+        return [slot for slot in made if not self.readers[slot] <= inside]
+
+    def _in_line(self, ins: list[int], results: list[int]) -> tuple[list[int], list[int]]:
+        """Old values of cells at the places of the new ones, which may then be written over them."""
+        updated = [slot for slot in results if self.old.get(slot) in ins]
+        olds = [self.old[slot] for slot in updated]
+        return (
+            olds + [slot for slot in ins if slot not in olds],
+            updated + [slot for slot in results if slot not in updated],
+        )
+
+    def in_order(self) -> list[list[int]]:
+        """The groups in an order that works, as near to the recorded one as it can be."""
+        waits = {name: self._feeding(members) - {name} for name, members in self.members.items()}
+        after: dict[int, list[int]] = {name: [] for name in waits}
+        for name, feeding in waits.items():
+            for first in feeding:
+                after[first].append(name)
+        left = {name: len(feeding) for name, feeding in waits.items()}
+        ready = sorted(name for name, count in left.items() if not count)  # a heap, too
+        done = []
+        while ready:
+            name = heapq.heappop(ready)
+            done.append(self.members[name])
+            for later in after[name]:
+                left[later] -= 1
+                if not left[later]:
+                    heapq.heappush(ready, later)
+        return done
+
+    def fused(self, members: Sequence[int]) -> Instruction:
+        """The instruction that stands for these."""
+        ins, results = self._in_line(self._inputs(members), self._results(members))
+        numbers = {slot: n for n, slot in enumerate(ins)}
+        steps: list[Any] = []
+        for n in members:
+            instruction = self.program.instructions[n]
+            out = instruction.outs[0]
+            taken = tuple(numbers[slot] for slot in instruction.ins)
+            steps.append((instruction.op, instruction.attrs, taken, self.program.specs[out].dtype))
+            numbers[out] = len(numbers)
+        attrs = (("steps", tuple(steps)), ("results", tuple(numbers[slot] for slot in results)))
+        return Instruction("fused", attrs, tuple(ins), tuple(results))
