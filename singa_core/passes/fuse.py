@@ -126,7 +126,7 @@ class _Groups:
         return [slot for slot in made if not self.readers[slot] <= inside]
 
     def _in_line(self, ins: list[int], results: list[int]) -> tuple[list[int], list[int]]:
-        """Old values of cells at the places of the new ones, which may then be written over them."""
+        """Old values of cells in the places of the new ones, which may be written over them."""
         updated = [slot for slot in results if self.old.get(slot) in ins]
         olds = [self.old[slot] for slot in updated]
         return (
