@@ -17,7 +17,7 @@ from singa_core.mode import MODE, Mode
 from singa_core.node import Node, Source, Value, collected, flows
 from singa_core.operation import Needs
 from singa_core.optable import OPS, function
-from singa_core.tensor import Tensor, constant
+from singa_core.tensor import Tensor, constant, own
 
 
 @function
@@ -89,6 +89,7 @@ def gradients(
                 "gradients", "y that depends on every x", f"no path to xs[{i}]",
                 hint="allow_unused=True gives None there", x=wanted[i],
             )  # fmt: skip
+    # cells of their own: one value may go to several leaves, and change there
     grads = [own(found[value]) if value in found else None for value in values]
     return grads[0] if single else tuple(grads)
 
@@ -107,14 +108,6 @@ def stream(
         if leaf is not None:
             yield leaf, own(grad)
         del node, grad, leaf
-
-
-def own(grad: Tensor) -> Tensor:
-    """A cell of its own for a gradient: one value may go to several leaves, and change there."""
-    recorder = MODE.get().recorder
-    if recorder is None:
-        return Tensor(grad.array, grad.node, grad.index)
-    return Tensor(None, *recorder.value(grad))
 
 
 def value_of(x: Tensor) -> Value:

@@ -126,6 +126,7 @@ class ArrayMethods:
         @property
         def dtype(self) -> DType: ...
         def _beside(self, op: str, number: bool | int | float) -> Any: ...
+        def _own(self) -> Tensor: ...
         def _replace(self, op: str, *others: Any, **attrs: Any) -> Tensor: ...
 
     # -- what it looks like ------------------------------------------------------------------------
@@ -177,7 +178,7 @@ class ArrayMethods:
     __hash__ = object.__hash__
 
     def __pos__(self) -> Any:
-        return self
+        return self._own()
 
     def __pow__(self, exponent: Any) -> Any:
         if not isinstance(exponent, (ArrayMethods, *_HOST)):
@@ -341,10 +342,10 @@ class ArrayMethods:
     # -- dtypes and copies -------------------------------------------------------------------------
 
     def astype(self, dtype: DTypeLike, *, copy: bool = False) -> Tensor:
-        """See `singa_core.ops.cast`. The tensor itself if it has the dtype, unless `copy`."""
+        """See `singa_core.ops.cast`. The same value if it has the dtype, unless `copy`."""
         target = as_dtype(dtype)
         if target is self.dtype:
-            made: Any = self.clone() if copy else self
+            made: Any = self.clone() if copy else self._own()
         else:
             made = OPS["cast"](self, dtype=target)
         result: Tensor = made

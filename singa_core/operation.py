@@ -22,7 +22,7 @@ from singa_core.node import Node
 from singa_core.optable import OPS, register
 from singa_core.resolve import Entry, resolve, wrong_count
 from singa_core.spec import Shape, Spec
-from singa_core.tensor import Tensor, constant, number_key, tensor
+from singa_core.tensor import Tensor, apart, constant, number_key, tensor
 
 Layout = tuple[Shape, int]
 
@@ -260,11 +260,11 @@ def _seldom(
     if entry.casts is not None:
         return apply(op, cast_all(entry.casts, tensors), attrs)
     if entry.route is not None:
-        return entry.route(*tensors, **entry.options)
+        return apart(entry.route(*tensors, **entry.options), tensors)
     if tracked and entry.expands:
-        return op.forward(*tensors, **entry.options)
+        return apart(op.forward(*tensors, **entry.options), tensors)
     if not tracked and entry.launch is None and not entry.needs_pack:
-        return op.forward(*tensors, **entry.options)
+        return apart(op.forward(*tensors, **entry.options), tensors)
     outs = run(entry, arrays, device)
     if not tracked:
         return Tensor(outs[0]) if len(outs) == 1 else tuple(Tensor(a) for a in outs)

@@ -28,7 +28,7 @@ from singa_core.operation import Operation, apply, as_tensors, cast_all
 from singa_core.optable import OPS
 from singa_core.resolve import find_entry
 from singa_core.spec import Spec
-from singa_core.tensor import Tensor
+from singa_core.tensor import Tensor, apart
 
 
 class RecordingWarning(UserWarning):
@@ -221,10 +221,10 @@ class Recorder:
         if entry.casts is not None:
             return apply(op, cast_all(entry.casts, tensors), attrs)
         if entry.route is not None:
-            return entry.route(*tensors, **entry.options)
+            return apart(entry.route(*tensors, **entry.options), tensors)
         tracked = mode.grad and entry.trackable and any(flows(v) for v in values)
         if tracked and op.is_composite and not op.has_backward:
-            return op.forward(*tensors, **entry.options)
+            return apart(op.forward(*tensors, **entry.options), tensors)
         node = Node(entry, values, (), tracked, self.token)
         self.nodes.append(node)
         outs = tuple(Tensor(None, node, i) for i in range(len(entry.specs)))

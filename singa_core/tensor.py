@@ -7,7 +7,7 @@ recorded).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import copysign
 from typing import Any, Final
 
@@ -225,6 +225,9 @@ class Tensor(ArrayMethods):
             )  # fmt: skip
         return given
 
+    def _own(self) -> Tensor:
+        return own(self)
+
     def _beside(self, op: str, number: bool | int | float) -> Any:
         """The constant that stood for `number` beside a tensor of this dtype in `op`; else itself.
 
@@ -357,13 +360,13 @@ class Tensor(ArrayMethods):
         return value
 
     def to(self, device: Device | str) -> Tensor:
-        """A copy on another device; the tensor itself if it is there already.
+        """A copy on another device; the same value if it is there already.
 
         Raises: GradientError for the taped result of an operation: a graph lives on one device.
         """
         target = as_device(device)
         if target is self.device:
-            return self
+            return own(self)
         if self.requires_grad and not self.is_leaf:
             raise GradientError(
                 "to", "a leaf or an untracked tensor", "a taped result", hint="detach() it", x=self
@@ -447,6 +450,26 @@ def beside(x: Tensor, data: Any, dtype: DType | None = None) -> Tensor:
     if recorder is not None:
         return recorder.constant(host, spec)
     return Tensor(from_host(x.device, host, spec))
+
+
+def own(x: Tensor) -> Tensor:
+    """A cell of its own for the value that x names: assigning to either leaves the other alone."""
+    recorder = MODE.get().recorder
+    node, index = (x.node, x.index) if recorder is None else recorder.value(x)
+    if not isinstance(node, Source):
+        return Tensor(x.array if recorder is None else None, node, index)
+    named: Tensor = OPS["reshape"](x, shape=x.shape)  # a source stands for its one cell
+    return named
+
+
+def apart(result: Any, inputs: Iterable[Any]) -> Any:
+    """Results of a function of `inputs`: one that is an input gets a cell of its own."""
+    if isinstance(result, tuple):
+        return tuple(apart(part, inputs) for part in result)
+    for x in inputs:
+        if x is result and isinstance(x, Tensor):
+            return own(x)
+    return result
 
 
 def as_device(device: Device | str | None) -> Device:

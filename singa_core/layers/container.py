@@ -7,6 +7,7 @@ from typing import Any, overload
 
 from singa_core.layer import Layer
 from singa_core.layers.functional import Lambda, check_step
+from singa_core.tensor import own
 
 
 class Sequential(Layer):
@@ -30,7 +31,7 @@ class Sequential(Layer):
     def forward(self, x: Any) -> Any:
         for step in self.steps:
             x = step(x)
-        return x
+        return x if self.steps else own(x)
 
     def __len__(self) -> int:
         return len(self.steps)

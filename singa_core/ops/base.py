@@ -11,7 +11,7 @@ from singa_core.errors import DTypeError
 from singa_core.operation import Operation
 from singa_core.sample import In, Sample, sample
 from singa_core.spec import Spec, broadcast_shapes
-from singa_core.tensor import Tensor, beside, tensor
+from singa_core.tensor import Tensor, apart, beside, tensor
 
 Accepts = Literal["any", "number", "float", "bits", "integer", "bool"]
 Grads = tuple[Tensor | None, ...]
@@ -45,6 +45,7 @@ def takes_tensors(plain: _F) -> _F:
     """Decorator of a plain function: NumPy arrays, lists and numbers for its `Tensor` parameters.
 
     They become tensors on the device of the first argument that is a tensor, as they do for an op.
+    A result that is an argument gets a cell of its own.
     """
     parameters = enumerate(signature(plain).parameters.values())
     places = [(i, p.name) for i, p in parameters if p.annotation == "Tensor"]
@@ -54,8 +55,9 @@ def takes_tensors(plain: _F) -> _F:
         for i, name in places:
             value = args[i] if i < len(args) else options.get(name)
             if value is not None and not isinstance(value, Tensor):
-                return plain(*converted(args, options), **options)
-        return plain(*args, **options)
+                args = tuple(converted(args, options))
+                break
+        return apart(plain(*args, **options), (*args, *options.values()))
 
     def converted(args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
         """The arguments as tensors; those among `options` are replaced there."""

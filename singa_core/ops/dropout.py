@@ -87,7 +87,7 @@ def check_probability(where: str, p: float) -> None:
 
 @takes_tensors
 def dropout(x: Tensor, *, p: float = 0.5, training: bool = True) -> Tensor:
-    """Each element 0 with probability p, else divided by 1 - p; x itself if not training or p is 0.
+    """Each element 0 with probability p, else divided by 1 - p; x if not training or p is 0.
 
     Draws from the "train" stream; the gradient is dropped where x was.
 

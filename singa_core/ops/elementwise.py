@@ -6,6 +6,7 @@ Pairs are in `elementwise_pairs`, functions made of these in `elementwise_compos
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from singa_core.dtype import DTypeLike, as_dtype
@@ -21,7 +22,7 @@ from singa_core.ops.base import (
 from singa_core.ops.creation import zeros_like
 from singa_core.sample import In, sample
 from singa_core.spec import Spec
-from singa_core.tensor import Tensor
+from singa_core.tensor import Tensor, own
 
 __all__ = [
     "abs", "atan", "bit_not", "cast", "copy", "cos", "erf", "exp", "expm1", "floor", "log",
@@ -83,10 +84,11 @@ class Sign(Step):
 class Rounding(Step):
     """A whole number near x; integers are whole already."""
 
-    def __call__(self, x: Any) -> Any:
-        if isinstance(x, Tensor) and x.dtype.is_integer:
-            return x
-        return super().__call__(x)
+    def infer(self, x: Spec) -> Spec:
+        return x if x.dtype.is_integer else super().infer(x)
+
+    def route(self, x: Spec) -> Callable[..., Any] | None:
+        return own if x.dtype.is_integer else None
 
 
 class Floor(Rounding):

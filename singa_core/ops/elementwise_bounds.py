@@ -7,7 +7,7 @@ from typing import Any
 from singa_core.operation import Needs
 from singa_core.ops.base import Grads, Pair, takes_tensors
 from singa_core.ops.elementwise_pairs import less, less_equal, maximum, minimum, where
-from singa_core.ops.shape import sum_to
+from singa_core.ops.shape import unbroadcast
 from singa_core.optable import function
 from singa_core.tensor import Tensor
 
@@ -24,8 +24,8 @@ class Bound(Pair):
     def backward(self, grad: Tensor, a: Tensor, b: Tensor, *, needs: Needs) -> Grads:
         low, high = (b, a) if self is at_least else (a, b)
         return (
-            sum_to(where(less_equal(low, high), grad, 0.0), a.shape) if needs[0] else None,
-            sum_to(where(less(high, low), grad, 0.0), b.shape) if needs[1] else None,
+            unbroadcast(where(less_equal(low, high), grad, 0.0), a.shape) if needs[0] else None,
+            unbroadcast(where(less(high, low), grad, 0.0), b.shape) if needs[1] else None,
         )
 
 

@@ -24,7 +24,7 @@ from singa_core.ops.base import (
 from singa_core.ops.elementwise import Rounding, exp, floor, log, log1p, sqrt
 from singa_core.ops.elementwise_logic import isfinite
 from singa_core.ops.elementwise_pairs import bit_and, equal, less, maximum, where
-from singa_core.ops.shape import sum_to
+from singa_core.ops.shape import unbroadcast
 from singa_core.optable import function
 from singa_core.sample import In, sample
 from singa_core.tensor import Tensor
@@ -218,8 +218,8 @@ class LogAddExp(Pair):
     @grads_once_rounded
     def backward(self, grad: Tensor, a: Tensor, b: Tensor, *, needs: Needs) -> Grads:
         return (
-            sum_to(grad / (exp(b - a) + 1.0), a.shape) if needs[0] else None,
-            sum_to(grad / (exp(a - b) + 1.0), b.shape) if needs[1] else None,
+            unbroadcast(grad / (exp(b - a) + 1.0), a.shape) if needs[0] else None,
+            unbroadcast(grad / (exp(a - b) + 1.0), b.shape) if needs[1] else None,
         )
 
 

@@ -14,7 +14,7 @@ from singa_core.ops.base import (
     pair_samples,
 )
 from singa_core.ops.creation import zeros
-from singa_core.ops.shape import sum_to
+from singa_core.ops.shape import unbroadcast
 from singa_core.sample import In, sample
 from singa_core.spec import Spec, broadcast_shapes
 from singa_core.tensor import Tensor
@@ -57,8 +57,8 @@ class Add(Pair):
     def backward(self, grad: Tensor, *, needs: Needs) -> Grads:
         a, b = needs.specs
         return (
-            sum_to(grad, a.shape) if needs[0] else None,
-            sum_to(grad, b.shape) if needs[1] else None,
+            unbroadcast(grad, a.shape) if needs[0] else None,
+            unbroadcast(grad, b.shape) if needs[1] else None,
         )
 
 
@@ -75,8 +75,8 @@ class Sub(Pair):
     def backward(self, grad: Tensor, *, needs: Needs) -> Grads:
         a, b = needs.specs
         return (
-            sum_to(grad, a.shape) if needs[0] else None,
-            -sum_to(grad, b.shape) if needs[1] else None,
+            unbroadcast(grad, a.shape) if needs[0] else None,
+            -unbroadcast(grad, b.shape) if needs[1] else None,
         )
 
 
@@ -93,8 +93,8 @@ class Mul(Pair):
 
     def backward(self, grad: Tensor, a: Tensor, b: Tensor, *, needs: Needs) -> Grads:
         return (
-            sum_to(grad * b, a.shape) if needs[0] else None,
-            sum_to(grad * a, b.shape) if needs[1] else None,
+            unbroadcast(grad * b, a.shape) if needs[0] else None,
+            unbroadcast(grad * a, b.shape) if needs[1] else None,
         )
 
 
@@ -114,8 +114,8 @@ class Div(Pair):
     @grads_once_rounded
     def backward(self, grad: Tensor, b: Tensor, y: Tensor, *, needs: Needs) -> Grads:
         return (
-            sum_to(grad / b, needs.specs[0].shape) if needs[0] else None,
-            -sum_to(grad * y / b, b.shape) if needs[1] else None,
+            unbroadcast(grad / b, needs.specs[0].shape) if needs[0] else None,
+            -unbroadcast(grad * y / b, b.shape) if needs[1] else None,
         )
 
 
@@ -163,8 +163,8 @@ class Remainder(Pair):
     @grads_once_rounded
     def backward(self, grad: Tensor, a: Tensor, b: Tensor, *, needs: Needs) -> Grads:
         return (
-            sum_to(grad, a.shape) if needs[0] else None,
-            -sum_to(grad * floor_divide(a, b), b.shape) if needs[1] else None,
+            unbroadcast(grad, a.shape) if needs[0] else None,
+            -unbroadcast(grad * floor_divide(a, b), b.shape) if needs[1] else None,
         )
 
 
@@ -188,11 +188,11 @@ class Pow(Pair):
         da = db = None
         if needs[0]:  # where b is 0 the slope is 0, also at a = 0
             slope = where(equal(b, 0.0), 0.0, b * pow(a, b - 1.0))
-            da = sum_to(grad * slope, a.shape)
+            da = unbroadcast(grad * slope, a.shape)
         if needs[1]:  # where a is 0, y does not change with a positive b
             flat = equal(a, 0.0)
             slope = where(flat, 0.0, y * where(flat, 1.0, a).log())
-            db = sum_to(grad * slope, b.shape)
+            db = unbroadcast(grad * slope, b.shape)
         return da, db
 
 
@@ -214,8 +214,8 @@ class Extreme(Pair):
         low, high = (b, a) if self is maximum else (a, b)
         mine = where(equal(a, b), grad * 0.5, where(less(low, high), grad, 0.0))
         return (
-            sum_to(mine, a.shape) if needs[0] else None,
-            sum_to(grad - mine, b.shape) if needs[1] else None,
+            unbroadcast(mine, a.shape) if needs[0] else None,
+            unbroadcast(grad - mine, b.shape) if needs[1] else None,
         )
 
 
@@ -369,8 +369,8 @@ class Where(Operation):
         _, a, b = needs.specs
         return (
             None,
-            sum_to(where(condition, grad, 0.0), a.shape) if needs[1] else None,
-            sum_to(where(condition, 0.0, grad), b.shape) if needs[2] else None,
+            unbroadcast(where(condition, grad, 0.0), a.shape) if needs[1] else None,
+            unbroadcast(where(condition, 0.0, grad), b.shape) if needs[2] else None,
         )
 
 

@@ -17,7 +17,7 @@ from singa_core.ops.base import (
 )
 from singa_core.ops.elementwise import log, log1p
 from singa_core.ops.elementwise_pairs import bit_and, bit_or, equal, less, maximum, minimum, where
-from singa_core.ops.shape import sum_to
+from singa_core.ops.shape import unbroadcast
 from singa_core.sample import In, sample
 from singa_core.tensor import Tensor
 
@@ -242,8 +242,8 @@ class Atan2(Pair):
         length = hypot(a, b)  # the square of which may be out of range
         length = where(equal(length, 0.0), 1.0, length)
         return (
-            sum_to(grad * (b / length) / length, a.shape) if needs[0] else None,
-            -sum_to(grad * (a / length) / length, b.shape) if needs[1] else None,
+            unbroadcast(grad * (b / length) / length, a.shape) if needs[0] else None,
+            -unbroadcast(grad * (a / length) / length, b.shape) if needs[1] else None,
         )
 
 
@@ -279,8 +279,8 @@ class Hypot(Pair):
     def backward(self, grad: Tensor, a: Tensor, b: Tensor, y: Tensor, *, needs: Needs) -> Grads:
         y = where(equal(y, 0.0), 1.0, y)
         return (
-            sum_to(grad * (a / y), a.shape) if needs[0] else None,
-            sum_to(grad * (b / y), b.shape) if needs[1] else None,
+            unbroadcast(grad * (a / y), a.shape) if needs[0] else None,
+            unbroadcast(grad * (b / y), b.shape) if needs[1] else None,
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from singa_core.errors import ShapeError
 from singa_core.operation import Needs, Operation
 from singa_core.ops.base import Grads, check_kind, takes_tensors
-from singa_core.ops.shape import sum_to
+from singa_core.ops.shape import unbroadcast
 from singa_core.optable import function
 from singa_core.sample import In, sample
 from singa_core.spec import Spec, broadcast_shapes, check_axis
@@ -79,8 +79,8 @@ class MatMul(Operation):
         if b.ndim == 2 and a.ndim > 2 and needs.specs[0].itemcount and grad.size:
             return self._backward_of_rows(grad, a, b, needs)
         return (
-            sum_to(grad @ b.mT, a.shape) if needs[0] else None,  # (..., m, n)(n, k)
-            sum_to(a.mT @ grad, b.shape) if needs[1] else None,  # (..., k, m)(m, n)
+            unbroadcast(grad @ b.mT, a.shape) if needs[0] else None,  # (..., m, n)(n, k)
+            unbroadcast(a.mT @ grad, b.shape) if needs[1] else None,  # (..., k, m)(m, n)
         )
 
     def _backward_of_rows(self, grad: Tensor, a: Tensor, b: Tensor, needs: Needs) -> Grads:

@@ -26,7 +26,7 @@ from singa_core.spec import (
 )
 from singa_core.tensor import Tensor
 
-__all__ = ["broadcast_to", "concat", "detach", "permute_dims", "reshape", "sum_to"]
+__all__ = ["broadcast_to", "concat", "detach", "permute_dims", "reshape"]
 
 
 class Reshape(Operation):
@@ -180,11 +180,14 @@ class BroadcastTo(Operation):
         return (*new, *(s if n == m else 0 for n, s, m in kept)), 0
 
     def backward(self, grad: Tensor, *, needs: Needs, shape: Shape) -> Grads:
-        return (sum_to(grad, needs.specs[0].shape),)
+        return (unbroadcast(grad, needs.specs[0].shape),)
 
 
-def sum_to(x: Tensor, shape: Shape) -> Tensor:
-    """Sum x over the axes along which `shape` was broadcast: what undoes `broadcast_to`."""
+def unbroadcast(x: Tensor, shape: Shape) -> Tensor:
+    """Gradient of what was broadcast from `shape`, as `sum_to`; the very x if nothing was.
+
+    For `backward`: the engine gives gradients cells of their own.
+    """
     own = x.shape
     if own == shape:
         return x

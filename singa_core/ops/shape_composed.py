@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from singa_core.errors import ShapeError
 from singa_core.ops.base import takes_tensors
-from singa_core.ops.shape import broadcast_to, concat, permute_dims, reshape
+from singa_core.ops.shape import broadcast_to, concat, permute_dims, reshape, unbroadcast
 from singa_core.ops.shape_regions import slice  # noqa: A004
 from singa_core.optable import function
-from singa_core.spec import check_axes, check_axis
+from singa_core.spec import broadcast_shapes, check_axes, check_axis, check_shape
 from singa_core.tensor import Tensor
 
 __all__ = [
     "chunk", "diagonal", "expand_dims", "flatten", "flip", "matrix_transpose", "moveaxis",
-    "repeat", "roll", "split", "squeeze", "stack", "swapaxes", "tile", "unbind",
+    "repeat", "roll", "split", "squeeze", "stack", "sum_to", "swapaxes", "tile", "unbind",
     "unflatten", "unstack",
 ]  # fmt: skip
 
@@ -222,6 +222,23 @@ def roll(x: Tensor, shift: int | Sequence[int], axis: Axis = None) -> Tensor:
             cut = n - by % n
             x = concat(narrow(x, a, cut, n - cut), narrow(x, a, 0, cut), axis=a)
     return x
+
+
+@function
+@takes_tensors
+def sum_to(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """Sum x over the axes along which `shape` was broadcast: what undoes `broadcast_to`.
+
+    Raises: ShapeError unless `shape` broadcasts to x.shape.
+
+    >>> from singa_core import tensor
+    >>> sum_to(tensor([[1, 2], [3, 4]]), (1, 2)).tolist()
+    [[4, 6]]
+    """
+    shape = check_shape("sum_to", shape)
+    if broadcast_shapes("sum_to", shape, x.shape, x=x, shape=shape) != x.shape:
+        raise ShapeError("sum_to", "shape that stretches to x.shape", shape, x=x)
+    return unbroadcast(x, shape)
 
 
 @function
