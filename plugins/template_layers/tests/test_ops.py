@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import singa_core as sc
+from singa_core.dtype import as_dtype
 from singa_core.errors import DTypeError, ShapeError
 from singa_core.plugins import packs
+from singa_core.registry import registry
 from singa_template_layers import snake, squash
 
 
@@ -26,25 +28,35 @@ def test_snake_by_hand():
     np.testing.assert_allclose(y.numpy(), [[math.pi / 2 + 1, math.pi / 4 + 0.5]], rtol=1e-6)
 
 
+def usable():
+    """A device of every backend that can run here."""
+    return [name for name in registry.names() if registry.probe(name).usable]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_the_kernel_computes_what_the_decomposition_does(dtype):
-    rng = np.random.default_rng(0)
-    x = sc.tensor(rng.normal(size=(5, 4, 3)).astype(dtype))[:, ::-1]  # strided
-    alpha = sc.tensor(rng.uniform(0.5, 2, 3).astype(dtype))
+@pytest.mark.parametrize("device", usable())
+def test_the_kernel_computes_what_the_decomposition_does(device, dtype):
+    rng, where = np.random.default_rng(0), sc.device(device)
+    if as_dtype(dtype) not in where.capabilities.dtypes:
+        pytest.skip(f"{device} has no {dtype}")
+    x = sc.tensor(rng.normal(size=(5, 4, 3)).astype(dtype), device=where)[:, ::-1]  # strided
+    alpha = sc.tensor(rng.uniform(0.5, 2, 3).astype(dtype), device=where)
     with sc.no_grad():
         got, wanted = snake(x, alpha), snake.forward(x, alpha)
     assert got.dtype == wanted.dtype
     np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-6, atol=1e-6)
 
 
-def test_core_has_found_the_pack_and_its_kernels():
-    device = sc.device()
+@pytest.mark.parametrize("device", usable())
+def test_core_has_found_the_pack_and_its_kernels(device):
+    languages = sc.device(device).languages
     (pack,) = (pack for pack in packs.all() if pack.name == "template_layers")
     assert pack.failure is None
     assert pack.ops == ("snake", "squash")
-    for language in ("array",):
-        if language in device.languages:
-            assert pack.kernels[language] == ("snake",)
+    shared = [language for language in languages if language in ("array", "c")]
+    assert shared
+    for language in shared:
+        assert pack.kernels[language] == ("snake",)
 
 
 def test_errors_name_the_rule():
