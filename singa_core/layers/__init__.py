@@ -8,6 +8,7 @@ from singa_core.layers.conv import Conv2d as Conv2d
 from singa_core.layers.conv import Conv3d as Conv3d
 from singa_core.layers.conv import ConvTranspose2d as ConvTranspose2d
 from singa_core.layers.embedding import Embedding as Embedding
+from singa_core.layers.embedding import PositionEmbedding as PositionEmbedding
 from singa_core.layers.functional import GELU as GELU
 from singa_core.layers.functional import Dropout as Dropout
 from singa_core.layers.functional import Flatten as Flatten

@@ -1,9 +1,10 @@
-"""Look-up tables."""
+"""Look-up tables: of ids, and of places in a sequence."""
 
 from __future__ import annotations
 
 from singa_core import ops
 from singa_core.checks import check_integer
+from singa_core.errors import ShapeError
 from singa_core.initializer import InitializerLike
 from singa_core.layer import Layer
 from singa_core.parameter import Parameter
@@ -36,3 +37,50 @@ class Embedding(Layer):
 
     def describe(self) -> str:
         return "{}, {}".format(*self.weight.shape)
+
+
+class PositionEmbedding(Layer):
+    """Adds to each element of a sequence a row of `weight` that tells its place.
+
+    Attention by itself does not know in which order its inputs are.
+
+    Shapes: x (..., length, features) -> same, length <= max_length; weight (max_length, features).
+
+    Args:
+        max_length: rows, >= 1.
+        features: size of a row, >= 1; by default that of the first input.
+        weight_init: initialiser, by name, callable or array.
+
+    Raises: ShapeError for an input that is longer, or of other features.
+    Source: Gehring et al., "Convolutional sequence to sequence learning", arXiv:1705.03122, 3.1.
+    """
+
+    def __init__(
+        self,
+        max_length: int,
+        *,
+        features: int | None = None,
+        weight_init: InitializerLike = "normal",
+    ) -> None:
+        where = "PositionEmbedding"
+        rows = check_integer(where, "max_length", max_length, 1)
+        if features is not None:
+            check_integer(where, "features", features, 1)
+        self.weight = Parameter((rows, features), weight_init)
+
+    def initialize(self, x: Tensor) -> None:
+        self._check(x)
+        self.weight.set_shape((self.weight.shape[0], x.shape[-1]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self._check(x)
+        return x + self.weight[: x.shape[-2]]
+
+    def _check(self, x: Tensor) -> None:
+        longest, features = self.weight.shape
+        if x.ndim < 2 or x.shape[-2] > longest or features not in (None, x.shape[-1]):
+            rule = f"x (..., length <= {longest}, {features or 'features'})"
+            raise ShapeError("PositionEmbedding", rule, x.shape, x=x)
+
+    def describe(self) -> str:
+        return f"{self.weight.shape[0]}"

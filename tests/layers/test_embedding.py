@@ -3,8 +3,8 @@ import pytest
 
 from checks import both
 from singa_core import gradients, graph, manual_seed, opt, tensor
-from singa_core.errors import ArgumentError, DTypeError, OutOfRange, StateLost
-from singa_core.layers import Embedding, Linear, Sequential
+from singa_core.errors import ArgumentError, DTypeError, OutOfRange, ShapeError, StateLost
+from singa_core.layers import Embedding, Linear, PositionEmbedding, Sequential
 
 TABLE = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 
@@ -101,3 +101,55 @@ def test_embedding_starts_the_same_everywhere():
         return layer.weight.numpy().tobytes()
 
     assert table("cpu_numpy") == table("far")
+
+
+# -- places ---------------------------------------------------------------------------------------
+
+
+def test_positions_by_hand(array):
+    layer = PositionEmbedding(3, weight_init=TABLE)
+    x = array([[[10.0, 20.0], [30.0, 40.0]], [[0.0, 0.0], [1.0, 1.0]]], requires_grad=True)
+    wanted = [[[11.0, 22.0], [33.0, 44.0]], [[1.0, 2.0], [4.0, 5.0]]]
+    assert both(layer, x).tolist() == wanted
+    assert layer(x[0]).tolist() == wanted[0]
+    slope, own = gradients((layer(x) * array([1.0, 10.0])).sum(), [layer.weight, x])
+    assert slope.tolist() == [[2.0, 20.0], [2.0, 20.0], [0.0, 0.0]]  # the third is beyond the end
+    assert own.tolist() == [[[1.0, 10.0]] * 2] * 2
+
+
+def test_positions_learn_their_size(array):
+    layer = PositionEmbedding(5)
+    layer(array(np.zeros((2, 3, 4), np.float32)))
+    assert layer.weight.shape == (5, 4)
+    assert repr(layer) == "PositionEmbedding(5)"
+    assert PositionEmbedding(5, features=6).weight.shape == (5, 6)
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (1, 3, 3), (2,), ()])
+def test_sequences_that_do_not_fit(array, shape):
+    layer = PositionEmbedding(3, features=2)
+    with pytest.raises(
+        ShapeError, match=r"^PositionEmbedding: needs x \(\.\.\., length <= 3, 2\), got"
+    ):
+        layer(array(np.zeros(shape, np.float32)))
+
+
+def test_a_sequence_too_long_at_first_leaves_the_size_open(array):
+    layer = PositionEmbedding(3)
+    with pytest.raises(
+        ShapeError, match=r"x \(\.\.\., length <= 3, features\), got \(4, 2\)\n  x: "
+    ):
+        layer(array(np.zeros((4, 2), np.float32)))
+    assert layer(array(np.zeros((3, 7), np.float32))).shape == (3, 7)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_length": 0}, "an integer max_length >= 1, got 0"),
+        ({"max_length": 3, "features": 0}, "an integer features >= 1, got 0"),
+    ],
+)
+def test_positions_are_checked(options, message):
+    with pytest.raises(ArgumentError, match=f"^PositionEmbedding: needs {message}$"):
+        PositionEmbedding(**options)
