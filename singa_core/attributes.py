@@ -6,13 +6,17 @@ their types as well and compared by identity, so that a table keyed by them cann
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import Any, Final
 
 import numpy as np
 
+from singa_core.checks import as_integer
+from singa_core.dtype import DType
 from singa_core.errors import ArgumentError
 
 Attrs = tuple[Any, ...]
+_PLAIN: Final = {int, float, bool, str, NoneType, DType}
 MAX_INTERNED: Final = 4096  # attributes that keep changing must not grow the table for ever
 
 
@@ -47,14 +51,14 @@ def short_key(attrs: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def is_plain(value: Any) -> bool:
-    """True if `short_key` tells the value from every other."""
+    """True if `short_key` tells the value from every other, for ever."""
     if isinstance(value, tuple):
         return all(type(item) in (int, str, bool) for item in value)
-    return not isinstance(value, float) or value == value
+    return type(value) in _PLAIN and value == value
 
 
 def hashable(where: str, value: Any) -> Any:
-    """Lists and integer arrays as tuples, NumPy's numbers as Python's.
+    """Lists and integer arrays as tuples, NumPy's numbers and integer tensors as Python's.
 
     Raises: ArgumentError for what has no hash.
     """
@@ -64,6 +68,11 @@ def hashable(where: str, value: Any) -> Any:
         return hashable(where, value.tolist())
     if isinstance(value, np.generic):
         return value.item()
+    if type(value) in _PLAIN:
+        return value
+    if hasattr(type(value), "__index__"):
+        number = as_integer(value)
+        return value if number is None else number
     if type(value).__hash__ is None:
         raise ArgumentError(where, "hashable attributes", repr(value))
     return value

@@ -322,9 +322,12 @@ class Array:
             form, storage = self.form, self.storage
             if storage.lost:
                 raise lost_value("a kernel")
-            self._handle = storage.device.bind(
-                storage.buffer, self.offset, form.shape, form.strides, form.dtype
-            )
+            try:
+                self._handle = storage.device.bind(
+                    storage.buffer, self.offset, form.shape, form.strides, form.dtype
+                )
+            except Exception as error:
+                raise trouble(storage.device, "bind", error) from error
         return self._handle
 
     @property
@@ -351,10 +354,7 @@ class Array:
 
 def lost_value(where: str) -> StateLost:
     """The error for reading what a failed replay has left behind."""
-    return StateLost(
-        f"{where}: this value was left half written by a replay that failed\n"
-        "try: load the last checkpoint, or assign it again"
-    )
+    return StateLost(f"{where}: this value was left half written by a replay that failed")
 
 
 def watch(array: Array) -> None:
@@ -377,14 +377,21 @@ def empty_array(device: Device, spec: Spec) -> Array:
 
 
 def with_memory(device: Device, nbytes: int, call: Any, *args: Any) -> Any:
-    """`call(*args)`, with a MemoryError told in core's words."""
+    """`call(*args)`, which allocates, with what it raises told in core's words."""
     try:
         return call(*args)
-    except OutOfDeviceMemory:
-        raise
-    except MemoryError as error:
+    except Exception as error:
+        raise trouble(device, "alloc", error, nbytes) from error
+
+
+def trouble(device: Device, stage: str, error: Exception, nbytes: int = 0) -> SingaError:
+    """What a device raised in a memory call, in core's words; core's own pass through."""
+    if isinstance(error, SingaError):
+        return error
+    if isinstance(error, MemoryError):
         capacity = device.capabilities.capacity
-        raise OutOfDeviceMemory(device, nbytes, device.memory.current, capacity) from error
+        return OutOfDeviceMemory(device, nbytes, device.memory.current, capacity)
+    return DeviceFailure(f"{device}: {stage} failed with {type(error).__name__}: {error}")
 
 
 def from_host(device: Device, host: npt.NDArray[Any], spec: Spec) -> Array:
@@ -392,7 +399,10 @@ def from_host(device: Device, host: npt.NDArray[Any], spec: Spec) -> Array:
     array = empty_array(device, spec)
     if spec.nbytes:
         packed = np.ascontiguousarray(host, dtype=spec.dtype.numpy)
-        device.upload(array.storage.buffer, 0, as_bytes(packed))
+        try:
+            device.upload(array.storage.buffer, 0, as_bytes(packed))
+        except Exception as error:
+            raise trouble(device, "upload", error) from error
     return array
 
 
@@ -402,30 +412,29 @@ def to_host(array: Array) -> npt.NDArray[Any]:
     if out.nbytes:
         start = array.offset * array.spec.dtype.itemsize
         device = array.storage.device
-        wait_for(device, device.download, array.storage.buffer, start, as_bytes(out))
+        wait_for(device, "download", array.storage.buffer, start, as_bytes(out))
     return out
 
 
-def wait_for(device: Device, wait: Callable[..., None], *args: Any) -> None:
-    """Call something that waits for the device; what went wrong earlier is told here.
+def wait_for(device: Device, stage: str, *args: Any) -> None:
+    """Call a method that waits for the device; what went wrong earlier is told here.
 
     Raises: StateLost if state was written since the last time all was well: it is marked lost; else
         what core itself raised late, or DeviceFailure for a native error.
     """
     unsettled = device.state.unsettled
     try:
-        wait(*args)
+        getattr(device, stage)(*args)
     except Exception as error:
         lost = list(unsettled)
         unsettled.clear()
         for storage in lost:
             storage.lose()
-        told = f"{device} failed with {type(error).__name__}: {error}"
+        told = f"{device}: {stage} failed with {type(error).__name__}: {error}"
         if lost:
             raise StateLost(
                 f"{told}\n  after state had begun to change; "
-                f"{len(lost)} cells are neither old nor new\n"
-                "try: load the last checkpoint, or assign every parameter again"
+                f"{len(lost)} cells are neither old nor new"
             ) from error
         if isinstance(error, SingaError):
             raise
@@ -435,7 +444,7 @@ def wait_for(device: Device, wait: Callable[..., None], *args: Any) -> None:
 
 def synchronize(device: Device) -> None:
     """Wait for the device. Raises: as `wait_for`."""
-    wait_for(device, device.synchronize)
+    wait_for(device, "synchronize")
 
 
 def as_bytes(host: npt.NDArray[Any]) -> HostBytes:
@@ -447,7 +456,10 @@ def copy_storage(storage: Storage) -> Storage:
     """The same bytes in a new buffer of the same device."""
     twin = allocate(storage.device, storage.nbytes)
     if storage.nbytes:
-        storage.device.copy(storage.buffer, 0, twin.buffer, 0, storage.nbytes)
+        try:
+            storage.device.copy(storage.buffer, 0, twin.buffer, 0, storage.nbytes)
+        except Exception as error:
+            raise trouble(storage.device, "copy", error) from error
     return twin
 
 

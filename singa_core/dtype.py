@@ -17,18 +17,22 @@ import numpy.typing as npt
 from singa_core.errors import DTypeError
 
 Kind = Literal["bool", "int", "uint", "float"]
-_RANK: Final = {"bool": 0, "uint": 1, "int": 1, "float": 2}
+_RANKS: Final = {"bool": 0, "uint": 1, "int": 1, "float": 2}
 
 
 class DType:
-    """One element type; interned, so that `is` and `==` agree."""
+    """One element type; interned, so that `is` and `==` agree.
 
-    __slots__ = ("bits", "code", "itemsize", "kind", "name", "numpy")
+    `rank` is 0 for bool, 1 for integers, 2 for floats: where two types meet, the higher one wins.
+    """
+
+    __slots__ = ("bits", "code", "itemsize", "kind", "name", "numpy", "rank")
 
     def __init__(self, name: str, code: str, kind: Kind, numpy_type: npt.DTypeLike) -> None:
         self.name = name
         self.code = code
         self.kind: Kind = kind
+        self.rank = _RANKS[kind]
         self.numpy: np.dtype[Any] = np.dtype(numpy_type)
         self.itemsize: int = self.numpy.itemsize
         self.bits = self.itemsize * 8
@@ -69,34 +73,52 @@ ALL: Final = (
     float16, bfloat16, float32, float64,
 )  # fmt: skip
 BY_CODE: Final = {d.code: d for d in ALL}
-_BY_NAME: Final = {d.name: d for d in ALL}
-_BY_NUMPY: Final = {d.numpy: d for d in ALL}
 
 DTypeLike = DType | str | np.dtype[Any] | type
 
 
-def as_dtype(value: DTypeLike) -> DType:
+def as_dtype(value: DTypeLike, where: str = "dtype") -> DType:
     """The DType that `value` (a DType, a name, a NumPy dtype or a Python type) names.
 
     Raises: DTypeError if there is none (complex, object, text, dates).
     """
     if isinstance(value, DType):
         return value
-    if isinstance(value, str) and value in _BY_NAME:
-        return _BY_NAME[value]
-    if isinstance(value, type | str) and value in _PYTHON:
-        return _PYTHON[value]
     try:
-        if value is None:  # NumPy would read it as float64
-            raise TypeError
-        return _BY_NUMPY[np.dtype(value).newbyteorder("=")]
-    except (TypeError, ValueError, KeyError, SyntaxError):  # np.dtype parses text
-        raise DTypeError("dtype", f"one of {', '.join(_BY_NAME)}", repr(value)) from None
+        found = _BY_NAME.get(value)
+        if found is None and isinstance(value, np.dtype):
+            found = _BY_NAME.get(value.newbyteorder("="))
+        elif found is None and value in _NUMPY_TYPES:
+            found = _BY_NAME.get(np.dtype(value))
+    except TypeError:  # without a hash
+        found = None
+    if found is None:
+        names = ", ".join(dtype.name for dtype in ALL)
+        raise DTypeError(where, f"a dtype among {names}", repr(value))
+    return found
 
 
-_PYTHON: Final[dict[type | str, DType]] = {
-    bool: bool_, int: int64, float: float32, "int": int64, "float": float32,
-}  # fmt: skip
+def _names() -> dict[Any, DType]:
+    """All that a dtype goes by: names, NumPy's names and codes, its dtypes, Python's types.
+
+    A table, since `np.dtype` reads many more texts, and warns about some.
+    """
+    names: dict[Any, DType] = {dtype.numpy: dtype for dtype in ALL}
+    for text, kind in np.sctypeDict.items():
+        if np.dtype(kind) in names:
+            names[text] = names[np.dtype(kind)]
+    for dtype in ALL:
+        if dtype is not bfloat16:  # whose code is that of any type NumPy does not know
+            code = dtype.numpy.str[1:]
+            names |= {order + code: dtype for order in ("", "<", ">", "=", "|")}
+            names[dtype.numpy.char] = dtype
+        names[dtype.name] = dtype
+    python = {bool: bool_, int: int64, float: float32, "int": int64, "float": float32}
+    return names | python
+
+
+_BY_NAME: Final = _names()
+_NUMPY_TYPES: Final = {*np.sctypeDict.values(), ml_dtypes.bfloat16}  # not the abstract ones
 
 
 def promote(a: DType, b: DType) -> DType:
@@ -106,8 +128,8 @@ def promote(a: DType, b: DType) -> DType:
     """
     if a is b:
         return a
-    if _RANK[a.kind] != _RANK[b.kind]:
-        return a if _RANK[a.kind] > _RANK[b.kind] else b
+    if a.rank != b.rank:
+        return a if a.rank > b.rank else b
     if a.kind == b.kind:
         if a.bits == b.bits:  # float16 and bfloat16, the only two of one size
             return float32

@@ -120,8 +120,7 @@ class Recording:
         for cell in self.cells:
             if cell.home is not None and cell.home.lost:
                 raise StateLost(
-                    "replay: a parameter or state was left half written by a replay that failed\n"
-                    "try: load the last checkpoint, or assign every parameter again"
+                    "replay: a parameter or state was left half written by a replay that failed"
                 )
         self._faults = faults
 

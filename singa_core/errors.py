@@ -15,9 +15,11 @@ from collections.abc import Sequence
 class SingaError(Exception):
     """Base of every error this package raises on purpose.
 
-    `within` is the path of the layer it came through, outermost first; it is part of the message.
+    `where` is the op, function or layer that complains; `within` the path of the layer that the
+    error came through, outermost first. Both are part of the message.
     """
 
+    where: str = ""
     within: str = ""
 
     def text(self) -> str:
@@ -56,6 +58,12 @@ def describe(value: object) -> str:
     except SingaError:  # a symbolic tensor lives nowhere once its recording has ended
         device = None
     return f"{dtype} {shape}" + (f" {device}" if device is not None else "")
+
+
+def told_by(error: SingaError, name: str) -> None:
+    """Put the name of the function that was called before that of the one which complains."""
+    if error.where and name not in error.where.split(", "):
+        error.where = f"{name}, {error.where}"
 
 
 class ShapeError(_RuleError, ValueError):
@@ -166,4 +174,15 @@ class DeviceFailure(SingaError, RuntimeError):
 
 
 class StateLost(SingaError, RuntimeError):
-    """A replay failed after it had begun to overwrite state: parameters are neither old nor new."""
+    """State had begun to be overwritten when something failed: it is neither old nor new."""
+
+    def __init__(self, told: str, hint: str | None = None) -> None:
+        self.told = told
+        self.hint = hint or (
+            "load the last checkpoint with include_state=True, or assign every parameter, every "
+            "State and every slot of the optimiser again"
+        )
+        super().__init__(told, hint)
+
+    def text(self) -> str:
+        return f"{self.told}\ntry: {self.hint}"

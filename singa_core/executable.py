@@ -216,7 +216,7 @@ class LoopExecutable(Executable):
     def _prepare(self, args: Sequence[Array], scalars: Callable[[], Sequence[Any]]) -> None:
         """Everything that can be refused, and all that must be moved, before the first launch."""
         if self.closed:
-            raise StateLost("this executable was closed; record the function again")
+            raise StateLost("this executable was closed", "record the function again")
         alone = homes.ALONE[0]
         for cell in self._written:
             # told here too, since it is the rule: nobody else holds the value
@@ -282,8 +282,7 @@ class LoopExecutable(Executable):
             f"replay failed at launch {number} ({self._names[number]}), "
             "after state had begun to change; "
             f"{len(self._written)} cells are neither old nor new\n"
-            f"  cause: {type(told).__name__}: {told}\n"
-            "try: load the last checkpoint, or assign every parameter again"
+            f"  cause: {type(told).__name__}: {told}"
         )
 
     # -- telling -----------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from singa_core.dtype import DType, as_dtype
-from singa_core.errors import DTypeError, RecordingError, ShapeError
+from singa_core.errors import DTypeError, RecordingError, ShapeError, SingaError
+from singa_core.methods import ArrayMethods
 
 if TYPE_CHECKING:
     from singa_core.recorder import Recorder
@@ -20,41 +21,99 @@ PACKAGE: Final = str(Path(__file__).parent)
 
 
 def host_array(data: Any, dtype: DType | None) -> npt.NDArray[Any]:
-    """`data` as a NumPy array of one of our dtypes, in native byte order."""
-    own = isinstance(data, np.ndarray | np.generic) and not isinstance(data, float)
-    if not own and hasattr(data, "__dlpack__"):
-        data, own = np.from_dlpack(data), True
-    try:
-        host = np.asarray(data)
-    except ValueError as error:
-        raise ShapeError("tensor", "lists of equal length", str(error)) from None
-    except (TypeError, OverflowError) as error:
-        raise DTypeError("tensor", "numbers", str(error)) from None
-    if host.dtype == object or host.dtype.kind not in "biufV":
-        raise DTypeError("tensor", "numbers of a supported dtype", f"{host.dtype} data")
+    """`data` as a NumPy array of one of our dtypes, in native byte order.
+
+    Raises: DTypeError for what is no numbers, ShapeError for ragged lists.
+    """
+    host, own = as_host(data)
     if dtype is None:
-        found = as_dtype(host.dtype)
+        found = known_dtype(data, host)
         dtype = as_dtype("float32") if not own and found.name == "float64" else found
         if not own and host.size == 0:
             dtype = as_dtype("float32")
-    elif dtype.is_integer and host.dtype.kind in "iu" and host.size:
-        info = np.iinfo(dtype.numpy)
-        if int(host.min()) < info.min or int(host.max()) > info.max:
-            got = f"{host.min()} to {host.max()}"
-            raise DTypeError("tensor", f"numbers in the range of {dtype}", got)
-    elif dtype.is_integer and host.dtype.kind in "fV" and host.size:
-        check_range(host, dtype)
+    else:
+        if host.dtype.kind not in "biuf":  # longer floats than ours are told which to become
+            known_dtype(data, host)
+        if dtype.is_integer and host.size:
+            check_range(host, dtype)
     with np.errstate(all="ignore"):
         return host.astype(dtype.numpy, copy=False)
 
 
+def as_host(data: Any) -> tuple[npt.NDArray[Any], bool]:
+    """Data as an array, of whatever; and whether its dtype is the user's own choice.
+
+    Raises: DTypeError or ShapeError for what NumPy cannot make an array of.
+    """
+    if isinstance(data, np.ndarray | np.generic):
+        if isinstance(data, np.ma.MaskedArray):
+            rule = "an array without a mask, which no tensor has"
+            raise DTypeError("tensor", rule, "a masked array", hint="its .filled(...)")
+        return np.asarray(data), not isinstance(data, float)
+    if isinstance(data, list | tuple):
+        refuse_tensors(data)
+    elif hasattr(data, "__dlpack__"):
+        return _imported(data), True
+    try:
+        return np.asarray(data), False
+    except SingaError:
+        raise
+    except ValueError as error:
+        raise ShapeError("tensor", "lists of equal length", str(error)) from None
+    except Exception as error:  # an object's own __array__ or __len__ may raise anything
+        raise DTypeError("tensor", "numbers", f"{type(error).__name__}: {error}") from None
+
+
+def _imported(data: Any) -> npt.NDArray[Any]:
+    """The array behind another library's. Raises: DTypeError if it cannot be had."""
+    try:
+        return np.from_dlpack(data)
+    except Exception as error:  # of a class that the library chose
+        raise DTypeError(
+            "tensor", "an array that NumPy can take by DLPack",
+            f"a {type(data).__name__} that raised {type(error).__name__}: {error}",
+            hint="detach it, and give it a dtype that NumPy has",
+        ) from None  # fmt: skip
+
+
+def refuse_tensors(data: Any) -> None:
+    """Raises: DTypeError for lists with tensors in them: as host data they lose their history."""
+    for item in data:
+        kind = type(item)
+        if kind is list or kind is tuple:
+            refuse_tensors(item)
+        elif kind is not float and kind is not int and isinstance(item, ArrayMethods):
+            raise DTypeError(
+                "tensor", "lists of numbers", "a list with a tensor in it",
+                hint="ops.stack([...]), or ops.concat([...])",
+            )  # fmt: skip
+
+
+def known_dtype(data: Any, host: npt.NDArray[Any]) -> DType:
+    """The DType of host data. Raises: DTypeError if we have none, with what the data are."""
+    try:
+        return as_dtype(host.dtype)
+    except DTypeError:
+        got = f"{host.dtype} data"
+        if host.dtype == object and host.size:
+            first = host.flat[0]
+            known = None if isinstance(first, int) else type(first).__name__
+            got = repr(first) if first is None else f"{known or 'an integer beyond 64 bits'}"
+        raise DTypeError("tensor", "numbers of a supported dtype", got) from None
+
+
 def check_range(host: npt.NDArray[Any], dtype: DType) -> None:
-    """Raises: DTypeError for floats that an integer dtype cannot hold."""
-    info, wide = np.iinfo(dtype.numpy), host.astype(np.float64)
-    # the upper end is exclusive: the largest 64-bit integers are no float64
-    fits = (wide >= float(info.min)) & (wide < float(info.max) + 1.0)
-    if not fits.all():
-        raise DTypeError("tensor", f"numbers in the range of {dtype}", host[~fits].flat[0])
+    """Raises: DTypeError for numbers that an integer dtype cannot hold."""
+    info, rule = np.iinfo(dtype.numpy), f"numbers in the range of {dtype}"
+    if host.dtype.kind in "iu":
+        if int(host.min()) < info.min or int(host.max()) > info.max:
+            raise DTypeError("tensor", rule, f"{host.min()} to {host.max()}")
+    elif host.dtype.kind in "fV":
+        wide = host.astype(np.float64)
+        # the upper end is exclusive: the largest 64-bit integers are no float64
+        fits = (wide >= float(info.min)) & (wide < float(info.max) + 1.0)
+        if not fits.all():
+            raise DTypeError("tensor", rule, host[~fits].flat[0])
 
 
 def user_line() -> str:

@@ -8,7 +8,6 @@ stand, arrays apart put them in front; an integer beside arrays counts as an arr
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,14 +15,15 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from singa_core.checks import as_integer
 from singa_core.dtype import as_dtype
 from singa_core.errors import DTypeError, OutOfRange, ShapeError
+from singa_core.host import as_host
 from singa_core.optable import OPS, function
 from singa_core.spec import Shape, broadcast_shapes
 from singa_core.tensor import Tensor, beside
 
 RULE: Final = "integers, slices, ..., None, or arrays of integers or bool"
-_RANK: Final = {"bool": 0, "uint": 1, "int": 1, "float": 2}
 HostIndex = npt.NDArray[Any]
 
 
@@ -110,7 +110,13 @@ def consumed(part: Any) -> int:
 
 def is_mask(part: Any) -> bool:
     """True for an array of bool."""
-    return isinstance(part, np.ndarray | Tensor) and as_dtype(part.dtype).kind == "bool"
+    return isinstance(part, np.ndarray | Tensor) and _kind(part) == "b"
+
+
+def _kind(array: Any) -> str:
+    """NumPy's letter for the kind of elements: "b" is bool, "i" and "u" are integers."""
+    numpy_type: np.dtype[Any] = array.dtype.numpy if isinstance(array, Tensor) else array.dtype
+    return numpy_type.kind
 
 
 def normal(x: Tensor, part: Any) -> Any:
@@ -124,16 +130,24 @@ def normal(x: Tensor, part: Any) -> Any:
     elif isinstance(part, int | np.integer):
         return int(part)
     elif isinstance(part, list | range | np.ndarray):
-        array = np.asarray(part)
+        array = host_data(x, part)
         if array.size == 0 and not isinstance(part, np.ndarray):
             array = array.astype(np.int64)
     else:
         raise DTypeError("index", RULE, type(part).__name__, x=x)
-    if array.dtype == object or as_dtype(array.dtype).is_floating:
+    if _kind(array) not in "biu":
         raise DTypeError("index", RULE, f"an array of {array.dtype}", x=x)
     if is_mask(array) and array.ndim == 0:
         raise DTypeError("index", "a mask with at least one axis", "a bool scalar", x=x)
     return array
+
+
+def host_data(x: Tensor, data: Any, where: str = "index") -> HostIndex:
+    """Host data of a key or a value as an array. Raises: ShapeError, DTypeError."""
+    try:
+        return as_host(data)[0]
+    except (DTypeError, ShapeError) as error:
+        raise type(error)(where, error.rule, error.got, hint=error.hint, x=x) from None
 
 
 def add(plan: Plan, x: Tensor, part: Any) -> None:
@@ -145,7 +159,7 @@ def add(plan: Plan, x: Tensor, part: Any) -> None:
         n = x.shape[axis]
         plan.take(in_range(x, part, n, axis), 1, 1, Axis(1, dropped=True))
     elif isinstance(part, slice):
-        first, stop, step = bounds(part, x.shape[axis])
+        first, stop, step = bounds(x, part, x.shape[axis])
         count = len(range(first, stop, step))
         plan.take(first if count else 0, count, step, Axis(count))
     elif is_mask(part):
@@ -159,10 +173,13 @@ def add(plan: Plan, x: Tensor, part: Any) -> None:
         plan.take(0, n, 1, Axis(n, part))
 
 
-def bounds(part: slice, n: int) -> tuple[int, int, int]:
+def bounds(x: Tensor, part: slice, n: int) -> tuple[int, int, int]:
     """Start, stop and step of a slice on n elements. Raises: ShapeError for a step of 0."""
-    if part.step is not None and operator.index(part.step) == 0:
-        raise ShapeError("index", "a slice with step != 0", part)
+    for end in (part.start, part.stop, part.step):
+        if end is not None and type(end) is not int and as_integer(end) is None:
+            raise DTypeError("index", "integers in a slice", part, x=x)
+    if part.step is not None and as_integer(part.step) == 0:
+        raise ShapeError("index", "a slice with step != 0", part, x=x)
     return part.indices(n)
 
 
@@ -202,6 +219,8 @@ def check_mask(x: Tensor, mask: Any, axis: int) -> None:
 @function
 def getitem(x: Tensor, key: Any) -> Tensor:
     """The part of x that a key names; a view if the key has no arrays."""
+    if not isinstance(x, Tensor):
+        raise DTypeError("getitem", "a tensor", type(x).__name__)
     plan = read(x, key)
     y: Tensor = x
     if not plan.is_whole(x.shape):
@@ -261,6 +280,8 @@ def on_device(y: Tensor, index: Any) -> Tensor:
     if not isinstance(index, Tensor):
         return beside(y, np.asarray(index, np.int64))
     kept: Any = index
+    if index.dtype.name == "uint64":  # a place beyond all of int64 is outside, not negative
+        kept = OPS["minimum"](kept, 2**63 - 1)
     result: Tensor = kept if index.dtype.name in ("int32", "int64") else kept.astype("int64")
     return result
 
@@ -274,6 +295,8 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
 
     Raises: DTypeError if the value would lose its fraction; ShapeError if it does not broadcast.
     """
+    if not isinstance(x, Tensor):
+        raise DTypeError("setitem", "a tensor", type(x).__name__)
     v = fitting(x, value)
     mask = whole_mask(x, key)
     if mask is not None and v.ndim <= x.ndim - mask.ndim:
@@ -306,13 +329,15 @@ def fitting(x: Tensor, value: Any) -> Tensor:
     """The value as a tensor of x's dtype. Raises: DTypeError if its kind is higher."""
     v: Any = value if isinstance(value, Tensor) else None
     if v is None:
-        host = np.asarray(value)
-        if host.dtype == object:
-            raise DTypeError("index assignment", "numbers", type(value).__name__, x=x)
-        kind = as_dtype(host.dtype).kind
+        host = host_data(x, value, "index assignment")
+        try:
+            rank = as_dtype(host.dtype).rank
+        except DTypeError:
+            got = f"{type(value).__name__} ({host.dtype})"
+            raise DTypeError("index assignment", "numbers", got, x=x) from None
     else:
-        kind = v.dtype.kind
-    if _RANK[kind] > _RANK[x.dtype.kind]:
+        rank = v.dtype.rank
+    if rank > x.dtype.rank:
         got = v.dtype if v is not None else f"{host.dtype} values"
         hint = "cast the value with .astype(...), or the tensor"
         raise DTypeError("index assignment", f"values that {x.dtype} holds", got, hint=hint, x=x)
@@ -326,7 +351,7 @@ def whole_mask(x: Tensor, key: Any) -> Any:
     """The mask, if the key is nothing else; as a tensor or host array."""
     part = key[0] if isinstance(key, tuple) and len(key) == 1 else key
     if isinstance(part, list):
-        part = np.asarray(part)
+        part = host_data(x, part)
     return part if is_mask(part) and part.ndim <= x.ndim else None
 
 

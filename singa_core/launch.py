@@ -29,7 +29,7 @@ def run(entry: Entry, arrays: list[Array], device: Device) -> Sequence[Array]:
     if entry.launch is not None:
         return launch(entry, arrays, device)
     with use_mode(Mode(False, None)):
-        result = entry.op.forward(*[Tensor(a) for a in arrays], **entry.options)
+        result = entry.op.expand([Tensor(a) for a in arrays], entry.options)
     results = result if isinstance(result, tuple) else (result,)
     return [t.array for t in results]
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from singa_core import ops
-from singa_core.checks import check_integer
+from singa_core.checks import check_integer, check_number
 from singa_core.errors import ArgumentError, ShapeError
 from singa_core.tensor import Tensor, tensor
 
@@ -107,8 +107,7 @@ class Mean:
 
         A last, shorter batch counts less: `update(loss, weight=len(x))`.
         """
-        if not weight >= 0.0:
-            raise ArgumentError("Mean", "weight >= 0", weight)
+        weight = check_number("Mean", "weight", weight, 0.0)
         self._add(value, weight)
 
     def _add(self, value: Any, weight: float) -> None:

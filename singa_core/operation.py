@@ -9,18 +9,27 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar
 
 from singa_core.attributes import MAX_INTERNED, Attrs, Packed, hashable, is_plain, short_key, typed
-from singa_core.device import Array, Device, Storage, with_memory
+from singa_core.device import Array, Device, Storage, trouble
 from singa_core.dtype import DType, as_dtype, fits, promote, weak
-from singa_core.errors import ArgumentError, DeviceError, DTypeError
+from singa_core.errors import (
+    ArgumentError,
+    DeviceError,
+    DTypeError,
+    ShapeError,
+    SingaError,
+    told_by,
+)
 from singa_core.host import leaked
 from singa_core.launch import failure, run
 from singa_core.mode import MODE
 from singa_core.node import Node
 from singa_core.optable import OPS, register
 from singa_core.resolve import Entry, resolve, wrong_count
+from singa_core.signature import Expected, read
 from singa_core.spec import Shape, Spec
 from singa_core.tensor import Tensor, apart, constant, number_key, tensor
 
@@ -71,6 +80,7 @@ class Operation:
     def __init__(self) -> None:
         self._interned: dict[Any, Attrs] = {}
         self._packs: dict[Any, Attrs] = {}  # a short cut to it
+        self._expected: dict[str, Expected] | None = None  # read when first wanted: 20 us an op
         register(self)
 
     def infer(self, *specs: Any, **attrs: Any) -> Spec | tuple[Spec, ...]:
@@ -130,7 +140,9 @@ class Operation:
     def pack(self, attrs: dict[str, Any]) -> Attrs:
         """Attribute values in declared order, as one interned object.
 
-        Raises: ArgumentError for an unknown name, a missing one, or a value without a hash.
+        Raises: ArgumentError for an unknown name, a missing one, or a value without a hash, or of
+            another type than the annotation of `infer` says (ShapeError for a shape, DTypeError for
+            a dtype).
         """
         try:
             found = self._packs.get(short_key(attrs))
@@ -143,13 +155,20 @@ class Operation:
         if unknown:
             known = ", ".join(self.attributes) or "none"
             raise ArgumentError(self.name, f"attributes among ({known})", ", ".join(unknown))
-        values = []
+        if self._expected is None:
+            self._expected = read(type(self).infer)
+        expected, values = self._expected, []
         for name, default in self.attributes.items():
             if name not in attrs and default is inspect.Parameter.empty:
                 raise ArgumentError(
                     self.name, f"the attribute {name!r}", ", ".join(attrs) or "none"
                 )
-            values.append(hashable(f"{self.name}, {name}", attrs.get(name, default)))
+            value = default
+            if name in attrs:
+                value = hashable(f"{self.name}, {name}", attrs[name])
+                if name in expected:
+                    value = expected[name].check(self.name, name, value)
+            values.append(value)
         if len(self._interned) >= MAX_INTERNED:
             self._interned.clear()
             self._packs.clear()
@@ -166,6 +185,14 @@ class Operation:
         Raises: as `pack`.
         """
         return Bound(self, self.pack(attrs))
+
+    def expand(self, tensors: Sequence[Tensor], options: dict[str, Any]) -> Any:
+        """`forward`; what an op inside complains of is told with this one's name."""
+        try:
+            return apart(self.forward(*tensors, **options), tensors)
+        except SingaError as error:
+            told_by(error, self.name)
+            raise
 
     def __repr__(self) -> str:
         return f"<operation {self.name}>"
@@ -228,8 +255,8 @@ def apply(  # noqa: PLR0912  (the hot path: a call of a helper would cost a tent
         spec = entry.specs[0]
         try:
             buffer, handle = make()
-        except MemoryError:
-            buffer, handle = with_memory(device, spec.nbytes, make)
+        except Exception as error:
+            raise trouble(device, "alloc", error, spec.nbytes) from error
         out = Array(Storage(device, buffer, spec.nbytes), spec, spec, 0, handle)
         handles = [a.handle if a._handle is None else a._handle for a in arrays]
         try:
@@ -262,9 +289,9 @@ def _seldom(
     if entry.route is not None:
         return apart(entry.route(*tensors, **entry.options), tensors)
     if tracked and entry.expands:
-        return apart(op.forward(*tensors, **entry.options), tensors)
+        return op.expand(tensors, entry.options)
     if not tracked and entry.launch is None and not entry.needs_pack:
-        return apart(op.forward(*tensors, **entry.options), tensors)
+        return op.expand(tensors, entry.options)
     outs = run(entry, arrays, device)
     if not tracked:
         return Tensor(outs[0]) if len(outs) == 1 else tuple(Tensor(a) for a in outs)
@@ -309,8 +336,18 @@ def as_tensors(op: Operation, inputs: Sequence[Any], device: Device | None = Non
             if len(peers) == 1 and MODE.get().recorder is None:
                 device.state.constants[number_key(op.name, value, peers[0])] = out[-1]
         else:
-            out.append(tensor(value, device=device))
+            name = op.inputs[i] if i < len(op.inputs) else f"input {i}"
+            out.append(operand(op.name, name, partial(tensor, value, device=device)))
     return out
+
+
+def operand(where: str, name: str, make: Callable[[], Tensor]) -> Tensor:
+    """Host data among operands as a tensor. Raises: as `tensor`, with the operand's name."""
+    try:
+        return make()
+    except (DTypeError, ShapeError, ArgumentError) as error:
+        rule = f"{name}: a tensor, or {error.rule}"
+        raise type(error)(where, rule, error.got, hint=error.hint) from None
 
 
 def number_dtype(op: Operation, number: bool | int | float, peers: Sequence[DType]) -> DType:

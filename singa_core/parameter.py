@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from singa_core.checks import as_integer, as_integers
 from singa_core.device import Array, Device, from_host
 from singa_core.dtype import DType, DTypeLike, as_dtype
 from singa_core.errors import DTypeError, ShapeError
@@ -154,16 +155,14 @@ class State(Parameter):
 
 
 def _check_partial(shape: Sequence[int | None]) -> PartialShape:
-    if not isinstance(shape, Iterable):
-        raise ShapeError("parameter", "a shape", repr(shape), hint=f"Parameter(({shape!r},))")
-    out: list[int | None] = []
-    for size in shape:
-        if size is not None and (
-            isinstance(size, bool) or not hasattr(type(size), "__index__") or size < 0
-        ):
-            raise ShapeError("parameter", "sizes >= 0, or None where not known yet", tuple(shape))
-        out.append(None if size is None else int(size))
-    return tuple(out)
+    listed = isinstance(shape, Iterable) and not isinstance(shape, str | bytes)
+    sizes = tuple(shape) if listed else ("no sizes",)
+    known = as_integers([0 if size is None else size for size in sizes])
+    if known is None or (known and min(known) < 0):
+        hint = f"Parameter(({shape!r},))" if as_integer(shape) is not None else None
+        rule = "a shape of sizes >= 0, or None where not known yet"
+        raise ShapeError("parameter", rule, repr(shape), hint=hint)
+    return tuple(None if given is None else n for given, n in zip(sizes, known, strict=True))
 
 
 def _fits(declared: PartialShape, shape: PartialShape) -> bool:
@@ -171,9 +170,6 @@ def _fits(declared: PartialShape, shape: PartialShape) -> bool:
     return len(declared) == len(shape) and all(
         known in (None, size) for known, size in zip(declared, shape, strict=True)
     )
-
-
-_KINDS = ("bool", "uint", "int", "float")
 
 
 def fitting(where: str, value: Any, shape: PartialShape, dtype: DType) -> npt.NDArray[Any]:
@@ -187,7 +183,7 @@ def fitting(where: str, value: Any, shape: PartialShape, dtype: DType) -> npt.ND
         host = host_array(given, None)
         if not _fits(shape, host.shape):
             raise ShapeError(where, f"shape {shape}", host.shape)
-        if _KINDS.index(as_dtype(host.dtype).kind) > _KINDS.index(dtype.kind):
+        if as_dtype(host.dtype).rank > dtype.rank:
             raise DTypeError(where, f"values of {dtype}", host.dtype)
         return host_array(given, dtype)
     except (DTypeError, ShapeError) as error:

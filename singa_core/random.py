@@ -15,8 +15,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from singa_core.checks import check_seed
 from singa_core.device import Device
-from singa_core.errors import ArgumentError, RecordingError
+from singa_core.errors import RecordingError
 from singa_core.host import user_line
 from singa_core.kernels.array.random import philox
 from singa_core.mode import MODE
@@ -103,9 +104,7 @@ def manual_seed(seed: int) -> None:
     Raises: ArgumentError outside that range.
     """
     global _seed
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
-        raise ArgumentError("manual_seed", "an integer 0 <= seed < 2**64", repr(seed))
-    _seed = seed
+    _seed = seed = check_seed("manual_seed", seed)
     for stream in STREAMS.values():
         stream.reset(seed)
 

@@ -224,7 +224,7 @@ class Recorder:
             return apart(entry.route(*tensors, **entry.options), tensors)
         tracked = mode.grad and entry.trackable and any(flows(v) for v in values)
         if tracked and op.is_composite and not op.has_backward:
-            return apart(op.forward(*tensors, **entry.options), tensors)
+            return op.expand(tensors, entry.options)
         node = Node(entry, values, (), tracked, self.token)
         self.nodes.append(node)
         outs = tuple(Tensor(None, node, i) for i in range(len(entry.specs)))

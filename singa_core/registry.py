@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
@@ -19,8 +20,9 @@ from difflib import get_close_matches
 from importlib import resources
 from typing import Any, Final, Protocol, TypeVar
 
+from singa_core.checks import as_integer, as_integers
 from singa_core.device import Device
-from singa_core.errors import BackendNotFound, DeviceError, PluginError, SingaError
+from singa_core.errors import BackendNotFound, DeviceError, PluginError
 
 GROUP: Final = "singa.backends"
 BACKEND_API: Final = (1, 0)
@@ -269,6 +271,10 @@ def check_manifest(manifest: object, name: str, distribution: str | None) -> Non
     if not isinstance(manifest, Manifest):
         reason = f"expected a singa_core.registry.Manifest, got {type(manifest).__name__}"
         raise PluginError(name, "manifest", reason, distribution=distribution)
+    if not is_name(manifest.name):
+        rule = "letters, digits, . _ - and no alias of devices"
+        reason = f"expected a name of {rule}, got {manifest.name!r}"
+        raise PluginError(name, "manifest", reason, distribution=distribution)
     if manifest.name != name:
         reason = f"entry point {name!r} but Manifest.name is {manifest.name!r}"
         raise PluginError(name, "manifest", reason, distribution=distribution)
@@ -288,15 +294,21 @@ def check_manifest(manifest: object, name: str, distribution: str | None) -> Non
         )  # fmt: skip
 
 
+def is_name(name: object) -> bool:
+    """True if `<name>:<index>` can mean this backend and nothing else."""
+    plain = isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9_.-]+", name) is not None
+    return plain and name not in ALIASES
+
+
 def fields(manifest: Manifest) -> Iterator[tuple[str, bool]]:
     """What each field must be, and whether it is: one that is not must not break other backends."""
     api, place = manifest.api, manifest.open
-    pair = isinstance(api, tuple) and len(api) == 2 and all(isinstance(n, int) for n in api)
+    pair = isinstance(api, tuple) and len(api) == 2 and as_integers(api) is not None
     yield "api=(major, minor)", pair
     yield "a device_type of text", isinstance(manifest.device_type, str)
     yield "a callable probe", callable(manifest.probe)
     yield "open='module:function'", isinstance(place, str) and all(place.partition(":"))
-    yield "an integer priority", isinstance(manifest.priority, int)
+    yield "an integer priority", as_integer(manifest.priority) is not None
 
 
 def ask(manifest: Manifest) -> Probe:
@@ -308,6 +320,10 @@ def ask(manifest: Manifest) -> Probe:
     if not isinstance(found, Probe):
         kind = type(found).__name__
         return Probe(usable=False, reason=f"probe gave {kind}, expected singa_core.registry.Probe")
+    count = as_integer(found.device_count)
+    if not isinstance(found.usable, bool) or count is None or count < 0:
+        rule = "usable to be True or False, and an integer device_count >= 0"
+        return Probe(usable=False, reason=f"probe gave {found}, expected {rule}")
     return found
 
 
@@ -321,7 +337,7 @@ def open_device(manifest: Manifest, index: int, distribution: str | None) -> Dev
         raise PluginError(manifest.name, "import", reason, distribution=distribution) from error
     try:
         device = opener(index)
-    except SingaError:
+    except (PluginError, DeviceError):
         raise
     except FAULTS as error:
         reason = f"{manifest.open}({index}) raised {cause(error)}"
@@ -346,11 +362,13 @@ class Ranked(Protocol):
 
 
 R = TypeVar("R", bound=Ranked)
+ALIASES: Final = {"cpu": (True,), "gpu": (False,), "auto": (True, False)}
+"""What a user may say for a backend: does it mean those in host memory, the others, or all."""
 
 
 def candidates(alias: str, manifests: Iterable[R]) -> list[R]:
     """Those that `"cpu"` (host memory), `"gpu"` (none) or `"auto"` (all) may mean, best first."""
-    kinds = {"cpu": (True,), "gpu": (False,), "auto": (True, False)}[alias]
+    kinds = ALIASES[alias]
     fitting = [m for m in manifests if (m.device_type == "host") in kinds]
     return sorted(fitting, key=lambda m: (-m.priority, m.name))
 

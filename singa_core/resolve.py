@@ -81,6 +81,8 @@ def resolve(device: Device, op: Operation, attrs: Attrs, forms: tuple[AnyForm, .
     except SingaError as error:
         if hasattr(error, "operands"):
             error.operands = {k: _Placed(v, device) for k, v in error.operands.items()}
+        if error.where == "Spec":  # a result that no value can be
+            error.where = op.name
         raise
     entry.specs = inferred if isinstance(inferred, tuple) else (inferred,)
     entry.attrs = tuple(entry.options.items())

@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
 from weakref import WeakValueDictionary
 
+from singa_core.checks import as_integer, as_integers
 from singa_core.dtype import DType, DTypeLike, as_dtype
-from singa_core.errors import ShapeError
+from singa_core.errors import ArgumentError, ShapeError
 
 Shape = tuple[int, ...]
+MAX_AXES: Final = 64
+"""As many as NumPy's arrays have, in which host data come and go."""
+MAX_BYTES: Final = 2**63 - 1
+"""What strides and offsets of 64 bits can reach."""
 
 
 class Spec:
-    """Shape and dtype of a value. `Spec((2, 3), "float32")`; interned and immutable."""
+    """Shape and dtype of a value. `Spec((2, 3), "float32")`; interned and immutable.
+
+    Raises: ShapeError unless the shape is of integers >= 0, of at most 64 axes, and its bytes
+        (without the axes of size 0) are below 2**63.
+    """
 
     __slots__ = ("__weakref__", "dtype", "itemcount", "nbytes", "shape")
     shape: Shape
@@ -31,7 +40,7 @@ class Spec:
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __new__(cls, shape: Sequence[int], dtype: DTypeLike) -> Spec:
-        sizes = tuple(shape)
+        sizes = shape if type(shape) is tuple else check_shape("Spec", shape)
         for size in sizes:
             if type(size) is not int:  # True and 2.0 equal integers, so the table would find them
                 sizes = check_shape("Spec", sizes)
@@ -44,6 +53,7 @@ class Spec:
         # ints, not NumPy ints or bools: the shape is part of messages, keys and JSON
         spec.shape = check_shape("Spec", sizes)
         spec.dtype = key[1]
+        check_size("Spec", spec.shape, spec.dtype)
         spec.itemcount = math.prod(spec.shape)
         spec.nbytes = spec.itemcount * spec.dtype.itemsize
         with cls._lock:
@@ -155,27 +165,36 @@ def check_shape(where: str, shape: Sequence[int] | int) -> Shape:
 
     Raises: ShapeError unless every entry is an integer >= 0.
     """
-    entries: Iterable[Any] = shape if isinstance(shape, Iterable) else (shape,)
-    out = []
-    for entry in entries:
-        if not hasattr(type(entry), "__index__") or isinstance(entry, bool) or int(entry) < 0:
-            raise ShapeError(where, "a shape of integers >= 0", repr(shape))
-        out.append(int(entry))
-    return tuple(out)
+    sizes = as_integers(shape)
+    if sizes is None and (size := as_integer(shape)) is not None:
+        sizes = (size,)
+    if sizes is None or (sizes and min(sizes) < 0):
+        raise ShapeError(where, "a shape of integers >= 0", repr(shape))
+    return sizes
+
+
+def check_size(where: str, shape: Shape, dtype: DType) -> None:
+    """Raises: ShapeError for more axes or bytes than any value can have."""
+    if len(shape) > MAX_AXES:
+        raise ShapeError(where, f"at most {MAX_AXES} axes", len(shape))
+    # as NumPy counts them: an axis of size 0 does not make the others small
+    if math.prod(size for size in shape if size) * dtype.itemsize > MAX_BYTES:
+        raise ShapeError(where, f"less than 2**63 bytes of {dtype}", shape)
 
 
 def check_axis(where: str, axis: int, ndim: int, **operands: Any) -> int:
     """`axis` counted from the front.
 
-    Raises: ShapeError unless -ndim <= axis < ndim.
+    Raises: ArgumentError for what is no integer, ShapeError unless -ndim <= axis < ndim.
     """
-    if isinstance(axis, bool) or not hasattr(type(axis), "__index__"):
-        raise ShapeError(where, "an integer axis", repr(axis), **operands)
+    number = as_integer(axis)
+    if number is None:
+        raise ArgumentError(where, "an integer axis", repr(axis), **operands)
     if not ndim:
-        raise ShapeError(where, "a value with axes", f"axis {axis} of a scalar", **operands)
-    if not -ndim <= axis < ndim:
-        raise ShapeError(where, f"-{ndim} <= axis < {ndim}", axis, **operands)
-    return int(axis) % ndim
+        raise ShapeError(where, "a value with axes", f"axis {number} of a scalar", **operands)
+    if not -ndim <= number < ndim:
+        raise ShapeError(where, f"-{ndim} <= axis < {ndim}", number, **operands)
+    return number % ndim
 
 
 def check_axes(
@@ -187,8 +206,9 @@ def check_axes(
     """
     if axis is None:
         return tuple(range(ndim))
-    given = axis if isinstance(axis, Iterable) else (axis,)
-    axes = sorted(check_axis(where, a, ndim, **operands) for a in given)
+    given = as_integers(axis)
+    many: Sequence[Any] = (axis,) if given is None else given  # what is neither is refused below
+    axes = sorted(check_axis(where, a, ndim, **operands) for a in many)
     if len(set(axes)) != len(axes):
         raise ShapeError(where, "each axis once", axis, **operands)
     return tuple(axes)

@@ -213,7 +213,10 @@ class Tensor(ArrayMethods):
         """`value` as a tensor that may replace this one's value."""
         given: Tensor = value
         if not isinstance(value, Tensor):
-            given = tensor(value, dtype=self.dtype, device=self.device)
+            try:
+                given = tensor(value, dtype=self.dtype, device=self.device)
+            except (DTypeError, ShapeError) as error:
+                raise type(error)(where, error.rule, error.got, hint=error.hint) from None
         if given.shape != self.shape:
             raise ShapeError(where, "the cell's shape", given.shape, cell=self, value=given)
         if given.dtype is not self.dtype:

@@ -183,6 +183,5 @@ def _half_written(told: Exception, cells: Sequence[Tensor], outs: list[Array]) -
     if not torn:
         return told
     return StateLost(
-        f"{told}\n  while it wrote over {len(torn)} cells, which are neither old nor new\n"
-        "try: load the last checkpoint, or assign every parameter again"
+        f"{told}\n  while it wrote over {len(torn)} cells, which are neither old nor new"
     )

@@ -114,15 +114,15 @@ def test_a_metric_that_there_is_not(make):
 
 @pytest.mark.parametrize(("make", "text"), [
     (lambda: EarlyStopping(patience=0), "EarlyStopping: needs an integer patience >= 1, got 0"),
-    (lambda: EarlyStopping(mode="most"), "EarlyStopping: needs mode 'min' or 'max', got 'most'"),
-    (lambda: EarlyStopping(min_delta=-1), "EarlyStopping: needs a number 0 <= min_delta, got -1"),
+    (lambda: EarlyStopping(mode="most"), "EarlyStopping: needs mode among min, max, got 'most'"),
+    (lambda: EarlyStopping(min_delta=-1), "EarlyStopping: needs a number 0 <= min_delta < inf, got -1"),
     (lambda: ReduceOnPlateau(factor=1.0), "ReduceOnPlateau: needs a number 0 < factor < 1, got 1.0"),
     (lambda: ReduceOnPlateau(patience=-1), "an integer patience >= 0"),
     (lambda: ReduceOnPlateau(cooldown=1.5), "an integer cooldown >= 0"),
     (lambda: ReduceOnPlateau(mode=None), "got None"),
     (lambda: Checkpoint("x", every=0), "Checkpoint: needs an integer every >= 1, got 0"),
     (lambda: Checkpoint("x", keep=0), "Checkpoint: needs an integer keep >= 1, got 0"),
-    (lambda: Checkpoint("x", best="loss", mode="?"), "Checkpoint: needs mode 'min' or 'max', got '?'"),
+    (lambda: Checkpoint("x", best="loss", mode="?"), "Checkpoint: needs mode among min, max, got '?'"),
     (lambda: JsonlLog("x", every=0), "JsonlLog: needs an integer every >= 1, got 0"),
 ])  # fmt: skip
 def test_arguments_that_are_refused(make, text):

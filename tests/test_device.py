@@ -5,8 +5,10 @@ import gc
 import numpy as np
 import pytest
 
+from far.device import FarDevice
 from singa_core.device import (
     Array,
+    Device,
     allocate,
     copy_storage,
     empty_array,
@@ -231,13 +233,13 @@ def test_a_late_error_is_told_by_the_next_wait_in_core_s_words(far_device):
     far_device.fail_at(1)
     y = x + x
     with pytest.raises(
-        DeviceFailure, match="^far failed with RuntimeError: far: a fault was asked for$"
+        DeviceFailure, match=r"^far: \w+ failed with RuntimeError: far: a fault was asked for$"
     ):
         y.numpy()
     far_device.fail_at(1)
     y = x + x
     with pytest.raises(
-        DeviceFailure, match="^far failed with RuntimeError: far: a fault was asked for$"
+        DeviceFailure, match=r"^far: \w+ failed with RuntimeError: far: a fault was asked for$"
     ):
         synchronize(far_device)
     synchronize(far_device)  # it is told once
@@ -252,3 +254,31 @@ def test_devices_of_one_backend_have_names_and_memory_of_their_own():
     assert first.memory.current == before
     assert second.memory.current >= 64
     assert x.device is second
+
+
+@pytest.mark.parametrize("stage", ["alloc", "upload", "copy", "bind", "download", "synchronize"])
+def test_what_a_memory_call_raises_names_the_device_and_the_call(stage, monkeypatch):
+    device = FarDevice(7)
+    x = tensor(np.arange(6.0).reshape(2, 3), device=device)
+    device.synchronize()
+
+    def broken(*args):
+        raise OSError("the cable")
+
+    tries = {
+        "alloc": lambda: x + 1.0,
+        "upload": lambda: tensor([1.0], device=device),
+        "copy": lambda: copy_storage(x.array.storage),
+        "bind": lambda: x[0].array.handle,
+        "download": x.tolist,
+        "synchronize": lambda: synchronize(device),
+    }
+    tries["alloc"]()
+    monkeypatch.setattr(device, stage, broken)
+    monkeypatch.setattr(device, "empty", lambda spec: Device.empty(device, spec))
+    device.state.entries.clear()  # they hold what allocates
+    with pytest.raises(DeviceFailure, match=f"^far:7: {stage} failed with OSError: the cable$"):
+        tries[stage]()
+    monkeypatch.undo()
+    device.state.entries.clear()
+    assert x.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]

@@ -77,7 +77,7 @@ def test_other_words_for_a_dtype(value, expected):
 )  # fmt: skip
 def test_what_is_no_dtype_is_refused_with_the_list(value):
     with pytest.raises(
-        DTypeError, match=r"^dtype: needs one of bool, int8, .*, float64, got "
+        DTypeError, match=r"^dtype: needs a dtype among bool, int8, .*, float64, got "
     ) as e:
         as_dtype(value)
     assert str(e.value).endswith(f"got {value!r}")

@@ -358,7 +358,7 @@ def test_arrays_of_another_shape():
 
 
 def test_arrays_of_no_numbers():
-    with pytest.raises(DTypeError, match="needs one of bool, int8"):
+    with pytest.raises(DTypeError, match="needs a dtype among bool, int8"):
         as_initializer(np.array([None]))
     with pytest.raises(DTypeError, match="complex128"):
         as_initializer(np.array([1j]))

@@ -96,7 +96,7 @@ def test_mean_refuses():
     mean.update(1)
     with pytest.raises(ShapeError, match=r"^Mean: needs one number, got \(2,\)$"):
         mean.update([1, 2])
-    with pytest.raises(ArgumentError, match=r"^Mean: needs weight >= 0, got -1$"):
+    with pytest.raises(ArgumentError, match=r"^Mean: needs a number 0 <= weight < inf, got -1$"):
         mean.update(1, weight=-1)
     assert mean.result() == 1
 

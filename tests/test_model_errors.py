@@ -70,7 +70,7 @@ def test_labels_out_of_range_are_named_and_training_goes_on(device, use_graph):
                 model.train_one_batch(x, wrong)
         else:  # a late device tells when it is asked, and the updates may have begun by then
             with pytest.raises(
-                StateLost, match=rf"{device} failed with OutOfRange: \w+: needs .* < 3, got "
+                StateLost, match=rf"{device}: \w+ failed with OutOfRange: \w+: needs .* < 3, got "
             ):
                 model.train_one_batch(x, wrong)[1].item()
             model.set_states(before)

@@ -3,6 +3,7 @@
 The backends here are real distributions, written into a temporary folder on the import path.
 """
 
+import builtins
 import gc
 import os
 import re
@@ -640,3 +641,81 @@ def test_the_names_of_known_backends_are_those_of_their_distributions():
     for name, distribution in known_distributions().items():
         assert re.fullmatch(r"singa-[a-z-]+", distribution)
         assert distribution.removeprefix("singa-").replace("-", "_") == name
+
+
+# -- what a manifest and a probe may say ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", "a:b", "cpu", "gpu", "auto", "a b", None, 3, ("x",)])
+def test_names_that_no_device_name_could_mean_are_refused(name):
+    registry = Registry()
+    manifest = Manifest(name, (1, 0), "gpu", lambda: Probe(True), "toy.device:open_device")
+    text = told(registry.register, manifest)
+    assert ": manifest: expected a name of letters, digits, . _ - and no alias" in text
+    assert text.endswith(f"got {name!r}")
+
+
+@pytest.mark.parametrize("offered", ["cpu", "a:b"])
+def test_an_installed_backend_of_such_a_name_disturbs_nobody(installed, alone, offered):
+    installed("alpha", device_type="host")
+    installed("odd", called=offered)
+    registry = Registry()
+    assert registry.resolve("cpu").name == "far"  # what alpha opens
+    assert "odd" in told(registry.manifest, "odd")
+
+
+@pytest.mark.parametrize(
+    "probe", ["Probe(True, '', '2')", "Probe(True, '', -1)", "Probe(True, '', 1.5)",
+              "Probe(True, '', None)", "Probe('yes')", "Probe(1)", "Probe(True, '', True)"],
+)  # fmt: skip
+def test_a_probe_of_odd_numbers_is_told_and_disturbs_nobody(installed, alone, probe):
+    installed("alpha", probe=probe, priority=9)
+    installed("beta")
+    registry = Registry()
+    text = told(registry.device, "alpha")
+    assert "backend 'alpha' (singa-alpha 1.2): probe: not usable here: probe gave Probe(" in text
+    assert "an integer device_count >= 0" in text
+    assert registry.resolve("gpu").name == "far"  # beta's
+
+
+@pytest.mark.parametrize(
+    ("manifest", "stage"),
+    [
+        ("raise SystemExit(3)", "manifest"),
+        ("raise KeyError('x')", "manifest"),
+        (GOOD.replace("lambda: {probe}", "lambda: exit(3)"), "probe"),
+    ],
+)
+def test_leaving_the_process_is_an_error_of_the_stage(installed, alone, manifest, stage):
+    values = {"called": "alpha", "api": (1, 0), "device_type": "gpu", "probe": "", "priority": 9}
+    text = (
+        manifest.format(**values, open="toy_alpha.device:open_device")
+        if "{" in manifest
+        else manifest
+    )
+    installed("alpha", manifest=text)
+    installed("beta")
+    registry = Registry()
+    error = told(registry.device, "alpha")
+    assert f"backend 'alpha' (singa-alpha 1.2): {stage}: " in error
+    assert re.search("SystemExit: 3|KeyError: 'x'", error)
+    assert registry.resolve("gpu").name == "far"
+
+
+@pytest.mark.parametrize("where", ["import", "init"])
+def test_an_interrupt_passes_and_the_next_try_works(installed, alone, where, monkeypatch):
+    raising = "import builtins\nif not hasattr(builtins, 'toy_tried'):\n    builtins.toy_tried = 1\n    raise KeyboardInterrupt\n"
+    opener = raising + OPENER
+    if where == "init":
+        opener = OPENER.replace(
+            "    opened.append", textwrap.indent(raising, "    ") + "    opened.append"
+        )
+    monkeypatch.delattr(builtins, "toy_tried", raising=False)
+    installed("alpha", opener=opener)
+    registry = Registry()
+    with pytest.raises(KeyboardInterrupt):
+        registry.device("alpha")
+    try:
+        assert registry.device("alpha").name == "far"
+    finally:
+        del builtins.toy_tried

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from singa_core.checks import check_number
+from singa_core.checks import check_choice, check_number
 from singa_core.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ class Best:
     """The best value of a metric so far."""
 
     def __init__(self, where: str, metric: str, mode: str, min_delta: float = 0.0) -> None:
-        if mode not in ("min", "max"):
-            raise ArgumentError(where, "mode 'min' or 'max'", repr(mode))
+        check_choice(where, "mode", mode, ("min", "max"))
         self.where, self.metric, self.mode = where, metric, mode
         self.min_delta = check_number(where, "min_delta", min_delta, 0.0)
         self.value: float | None = None

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from singa_core.arguments import outline
+from singa_core.checks import as_number
 from singa_core.device import Device
 from singa_core.errors import ArgumentError, SingaError
 from singa_core.tensor import Tensor, tensor
@@ -108,7 +109,7 @@ def losses_in(result: Any) -> dict[str, Any]:
 def _is_number(value: Any) -> bool:
     if isinstance(value, Tensor):
         return value.shape in ((), (1,))
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    return as_number(value) is not None
 
 
 def output_in(result: Any) -> Any:

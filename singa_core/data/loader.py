@@ -6,13 +6,13 @@ under a key made from the seed and the epoch. So it is the same on every machine
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from singa_core.checks import as_integer, as_number, check_integer, check_seed
 from singa_core.errors import ArgumentError, ShapeError
 from singa_core.kernels.array.random import philox
 from singa_core.random import derive_key
@@ -62,9 +62,9 @@ class ArrayLoader:
         self.names = tuple(arrays[0]) if named else None
         self.arrays = _host_arrays("ArrayLoader", arrays[0].values() if named else arrays)
         self.samples = len(self.arrays[0])
-        self.batch_size = _integer("ArrayLoader", "batch_size", batch_size, 1)
+        self.batch_size = check_integer("ArrayLoader", "batch_size", batch_size, 1)
         self.shuffle = shuffle
-        self.seed = _check_seed("ArrayLoader", seed)
+        self.seed = check_seed("ArrayLoader", seed)
         if drop_last and batch_size > self.samples:
             rule = "batch_size <= number of samples with drop_last"
             raise ArgumentError("ArrayLoader", rule, f"{batch_size} > {self.samples}")
@@ -78,8 +78,9 @@ class ArrayLoader:
         return self._batches
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch, from batch `start` on."""
-        order = self._order(_integer("ArrayLoader", "epoch", epoch, 0))
+        """The batches of an epoch, from batch `start` on; none where it has no more than that."""
+        order = self._order(check_integer("ArrayLoader.epoch", "epoch", epoch, 0))
+        start = check_integer("ArrayLoader.epoch", "start", start, 0)
         return (self._cut(order, batch) for batch in range(start, self._batches))
 
     def __iter__(self) -> Iterator[Batch]:
@@ -121,8 +122,8 @@ class ArrayLoader:
             if state.get(name) != ours:
                 rule = f"a state of {name} = {ours}"
                 raise ArgumentError("ArrayLoader.restore", rule, state.get(name))
-        epoch = _integer("ArrayLoader.restore", "epoch", state.get("epoch"), 0)
-        batch = _integer("ArrayLoader.restore", "batch", state.get("batch"), 0)
+        epoch = check_integer("ArrayLoader.restore", "epoch", state.get("epoch"), 0)
+        batch = check_integer("ArrayLoader.restore", "batch", state.get("batch"), 0)
         if batch >= self._batches:
             raise ArgumentError("ArrayLoader.restore", f"batch < {self._batches}", batch)
         self._epoch, self._batch, self._resumed = epoch, batch, True
@@ -162,11 +163,13 @@ def train_test_split(
     """
     hosts = _host_arrays("train_test_split", arrays)
     n = len(hosts[0])
-    count = round(n * test) if isinstance(test, float) and 0.0 < test < 1.0 else test
-    if isinstance(count, bool) or not isinstance(count, int) or not 0 < count < n:
+    share = as_number(test)
+    shared = isinstance(share, float) and 0.0 < share < 1.0
+    count = round(n * share) if shared and share is not None else as_integer(test)
+    if count is None or not 0 < count < n:
         rule = f"0 < test < {n} samples, or a share 0.0 < test < 1.0 that leaves some for each part"
         raise ArgumentError("train_test_split", rule, repr(test))
-    order = _sorted_by_keys(n, derive_key(_check_seed("train_test_split", seed), _SPLIT), 0)
+    order = _sorted_by_keys(n, derive_key(check_seed("train_test_split", seed), _SPLIT), 0)
     parts = order[count:], order[:count]
     train, tested = (tuple(np.ascontiguousarray(a[part]) for a in hosts) for part in parts)
     return train, tested
@@ -196,16 +199,3 @@ def _host_arrays(where: str, arrays: Any) -> list[Host]:
     if lengths[0] == 0:
         raise ShapeError(where, "at least one sample", 0, **named)
     return hosts
-
-
-def _check_seed(where: str, seed: object) -> int:
-    number = _integer(where, "seed", seed, 0)
-    if number >= 2**64:
-        raise ArgumentError(where, "seed < 2**64", number)
-    return number
-
-
-def _integer(where: str, name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not hasattr(type(value), "__index__") or value < least:
-        raise ArgumentError(where, f"an integer {name} >= {least}", repr(value))
-    return operator.index(value)

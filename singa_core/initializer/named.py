@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from singa_core.checks import as_number
 from singa_core.dtype import as_dtype, float64
 from singa_core.errors import ArgumentError, ShapeError
 from singa_core.initializer.draws import HostRandom
@@ -172,10 +173,11 @@ def as_initializer(value: InitializerLike) -> Initializer:
         return value
     if isinstance(value, str):
         return _by_name(value)
-    if isinstance(value, Tensor | np.ndarray | list | tuple):
+    if isinstance(value, Tensor | list | tuple) or getattr(value, "shape", ()) != ():
         return FromArray(_host_copy(value))
-    if isinstance(value, int | float | np.number) and not isinstance(value, bool):
-        return Constant(float(value))
+    number = as_number(value)
+    if number is not None:
+        return Constant(float(number))
     if any(value is named for named in NAMES.values()):  # he_normal, where he_normal() was meant
         return as_initializer(value())  # type: ignore[operator]  # no number or array is in NAMES
     if callable(value):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
+from singa_core.checks import check_number
 from singa_core.errors import ArgumentError, ShapeError
 from singa_core.operation import Needs, Operation
 from singa_core.ops.base import (
@@ -18,7 +19,7 @@ from singa_core.ops.base import (
 from singa_core.ops.elementwise import erf, exp, expm1, log1p
 from singa_core.ops.elementwise_pairs import less, maximum, minimum, where
 from singa_core.sample import In, sample
-from singa_core.spec import Spec
+from singa_core.spec import Spec, broadcast_shapes
 from singa_core.tensor import Tensor
 
 __all__ = [
@@ -136,9 +137,7 @@ class Softplus(FloatUnary):
     samples = (*unary_samples(-3.0, 3.0), sample((3, 2), beta=2.0))
 
     def settle(self, x: Spec, *, beta: float = 1.0) -> dict[str, Any]:
-        if not beta > 0:
-            raise ArgumentError(self.name, "beta > 0", beta)
-        return {"beta": float(beta)}
+        return {"beta": check_number(self.name, "beta", beta, 0.0, ends="(]")}
 
     def infer(self, x: Spec, *, beta: float = 1.0) -> Spec:
         return super().infer(x)
@@ -167,11 +166,6 @@ class Gelu(FloatUnary):
     name = "gelu"
     keeps = ("x",)
     samples = (*unary_samples(), sample((3, 4), approximate="tanh"), sample((), approximate="tanh"))
-
-    def settle(self, x: Spec, *, approximate: Literal["none", "tanh"] = "none") -> dict[str, Any]:
-        if approximate not in ("none", "tanh"):
-            raise ArgumentError(self.name, "approximate 'none' or 'tanh'", repr(approximate))
-        return {"approximate": approximate}
 
     def infer(self, x: Spec, *, approximate: Literal["none", "tanh"] = "none") -> Spec:
         return super().infer(x)
@@ -239,6 +233,9 @@ class Slope(FloatUnary):
 
     samples = (*AROUND_ZERO, sample(_NEGATIVE, alpha=0.5))
 
+    def settle(self, x: Spec, *, alpha: float = 1.0) -> dict[str, Any]:
+        return {"alpha": check_number(self.name, "alpha", alpha)}
+
     def infer(self, x: Spec, *, alpha: float = 1.0) -> Spec:
         return super().infer(x)
 
@@ -278,9 +275,15 @@ class Celu(Slope):
     """Continuously differentiable elu, y = x above 0, alpha * (e**(x / alpha) - 1) below.
 
     Shapes: any -> same. Dtype: floats, kept; integers give float32. Source: arXiv:1704.07483.
+    Raises: ArgumentError for an alpha of 0.
     """
 
     name = "celu"
+
+    def settle(self, x: Spec, *, alpha: float = 1.0) -> dict[str, Any]:
+        if alpha == 0:
+            raise ArgumentError(self.name, "alpha != 0", alpha)
+        return super().settle(x, alpha=alpha)
 
     @once_rounded
     def forward(self, x: Tensor, *, alpha: float = 1.0) -> Any:
@@ -342,6 +345,9 @@ class Prelu(Operation):
 
     def infer(self, x: Spec, weight: Spec) -> Spec:
         check_kind(self.name, "float", x=x, weight=weight)
+        if broadcast_shapes(self.name, x.shape, weight.shape, x=x, weight=weight) != x.shape:
+            rule = "a weight that broadcasts to x.shape"
+            raise ShapeError(self.name, rule, weight.shape, x=x, weight=weight)
         return x
 
     def forward(self, x: Tensor, weight: Tensor) -> Any:

@@ -7,6 +7,7 @@ from singa_core.ops.activation import sigmoid
 from singa_core.ops.base import takes_tensors, wide
 from singa_core.ops.shape_composed import split
 from singa_core.optable import function
+from singa_core.spec import check_axis
 from singa_core.tensor import Tensor
 
 __all__ = ["glu", "tanh_shrink"]
@@ -28,6 +29,7 @@ def glu(x: Tensor, axis: int = -1) -> Tensor:
     Source: arXiv:1612.08083.
     Raises: ShapeError unless the axis has an even number of elements.
     """
+    axis = check_axis("glu", axis, x.ndim, x=x)
     n = x.shape[axis]
     if n % 2:
         raise ShapeError("glu", f"an even x.shape[{axis}]", n, x=x)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from singa_core.checks import check_number
 from singa_core.errors import DTypeError, ShapeError
 from singa_core.operation import Operation, apply
 from singa_core.ops.base import check_kind, takes_tensors, wide
 from singa_core.ops.creation import iota
-from singa_core.ops.dropout import check_probability, dropout
+from singa_core.ops.dropout import dropout
 from singa_core.ops.elementwise_logic import logical_not, logical_or
 from singa_core.ops.elementwise_pairs import less_equal, where
 from singa_core.ops.normalization import softmax
@@ -75,7 +76,7 @@ class Attention(Operation):
     ) -> dict[str, Any]:
         if scale is None:
             scale = 1.0 / math.sqrt(max(q.shape[-1], 1)) if q.ndim else 1.0
-        return {"causal": bool(causal), "scale": float(scale)}
+        return {"causal": bool(causal), "scale": check_number(self.name, "scale", scale)}
 
     def infer(
         self,
@@ -164,7 +165,7 @@ def scaled_dot_product_attention(
     Args: dropout_p: probability that a weight becomes 0, 0 <= dropout_p <= 1; see `attention`.
     Raises: as `attention`; ArgumentError for another probability.
     """
-    check_probability("scaled_dot_product_attention", dropout_p)
+    check_number("scaled_dot_product_attention", "dropout_p", dropout_p, 0.0, 1.0)
     if not training or dropout_p == 0.0:
         y: Tensor = attention(q, k, v, mask, causal=causal, scale=scale)
         return y

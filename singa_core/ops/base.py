@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from functools import partial, wraps
 from inspect import signature
-from typing import Any, ClassVar, Final, Literal, TypeVar
+from types import NoneType
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from singa_core.errors import DTypeError
-from singa_core.operation import Operation
+from singa_core.errors import ArgumentError, DTypeError, SingaError, told_by
+from singa_core.operation import Operation, operand
 from singa_core.sample import In, Sample, sample
+from singa_core.signature import UNIONS, Check, read
 from singa_core.spec import Spec, broadcast_shapes
 from singa_core.tensor import Tensor, apart, beside, tensor
 
@@ -41,40 +55,116 @@ def check_kind(where: str, accepts: Accepts, /, **operands: Any) -> None:
             raise DTypeError(where, _RULES[accepts], spec.dtype, **operands)
 
 
-def takes_tensors(plain: _F) -> _F:
-    """Decorator of a plain function: NumPy arrays, lists and numbers for its `Tensor` parameters.
+class _LeftOut(Enum):
+    """Stands for an argument that was not given."""
 
-    They become tensors on the device of the first argument that is a tensor, as they do for an op.
+    MARK = 0
+
+
+LEFT_OUT: Final = _LeftOut.MARK
+
+
+class _Argument(NamedTuple):
+    """A parameter that is checked.
+
+    Attributes:
+        place: among positional arguments.
+        types: values of just these types need no check.
+        check: gives the value as it is meant; None for tensors.
+        variadic: it stands for all positional arguments from its place on.
+    """
+
+    name: str
+    place: int
+    types: frozenset[type]
+    check: Check | None
+    variadic: bool
+
+    def settle(self, where: str, value: Any, given: Sequence[Tensor]) -> Any:
+        """The argument as it is meant, a tensor beside the given ones."""
+        if type(value) in self.types or (self.check is None and isinstance(value, Tensor)):
+            return value
+        if self.check is not None:
+            return self.check(where, self.name, value)
+        return as_operand(where, self.name, value, given)
+
+
+def as_operand(where: str, name: str, value: Any, given: Sequence[Tensor]) -> Tensor:
+    """A tensor, or host data as one beside the given ones. Raises: as `tensor`, with names."""
+    if isinstance(value, Tensor):
+        return value
+    if given:
+        return operand(where, name, partial(beside, given[0], value))
+    return operand(where, name, partial(tensor, value))
+
+
+def _arguments(function: Callable[..., Any]) -> Iterator[_Argument]:
+    """The parameters of a function that are checked, read from its annotations."""
+    hints, others = get_type_hints(function), read(function)
+    for i, parameter in enumerate(signature(function).parameters.values()):
+        name, kind, hint = parameter.name, parameter.kind, hints.get(parameter.name)
+        place = sys.maxsize if kind is parameter.KEYWORD_ONLY else i
+        variadic = kind is parameter.VAR_POSITIONAL
+        members = get_args(hint) if get_origin(hint) in UNIONS else (hint,)
+        if Tensor in members:  # beside it, a number and None stay what they are
+            types = frozenset({Tensor, _LeftOut, *{NoneType, float}.intersection(members)})
+            types |= {int} if float in members else set()
+            yield _Argument(name, place, types, None, variadic)
+        elif name in others:
+            what = others[name]
+            yield _Argument(name, place, what.types | {_LeftOut}, what.check, variadic)
+
+
+def takes_tensors(plain: _F) -> _F:
+    """Decorator of a plain function: its arguments are what its annotations say, or it raises.
+
+    `Tensor` takes NumPy arrays, lists and numbers too, which become tensors on the device of the
+    first argument that is a tensor, as they do for an op. The others are checked as attributes of
+    an op are; see `singa_core.signature`. An error from inside is told with the function's name.
     A result that is an argument gets a cell of its own.
     """
-    parameters = enumerate(signature(plain).parameters.values())
-    places = [(i, p.name) for i, p in parameters if p.annotation == "Tensor"]
+    name = plain.__name__
+    arguments: list[_Argument] = []
+
+    def check(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
+        """The arguments as they are meant; those among `options` are replaced there."""
+        given = [v for v in (*args, *options.values()) if isinstance(v, Tensor)]
+        changed = list(args)
+        for argument in arguments:
+            if argument.variadic:
+                for i in range(argument.place, len(args)):
+                    changed[i] = argument.settle(name, args[i], given)
+            elif argument.place < len(args):
+                changed[argument.place] = argument.settle(name, args[argument.place], given)
+            elif argument.name in options:
+                options[argument.name] = argument.settle(name, options[argument.name], given)
+        return tuple(changed)
 
     @wraps(plain)
     def call(*args: Any, **options: Any) -> Any:
-        for i, name in places:
-            value = args[i] if i < len(args) else options.get(name)
-            if value is not None and not isinstance(value, Tensor):
-                args = tuple(converted(args, options))
+        if not arguments:
+            arguments.extend(_arguments(plain))
+        for known, place, types, _, variadic in arguments:
+            value = args[place] if place < len(args) else options.get(known, LEFT_OUT)
+            if variadic or value.__class__ not in types:
+                args = check(args, options)
                 break
-        return apart(plain(*args, **options), (*args, *options.values()))
-
-    def converted(args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
-        """The arguments as tensors; those among `options` are replaced there."""
-        given = [v for v in (*args, *options.values()) if isinstance(v, Tensor)]
-        changed = list(args)
-        for i, name in places:
-            value = args[i] if i < len(args) else options.get(name)
-            if value is None or isinstance(value, Tensor):
-                continue
-            made = beside(given[0], value) if given else tensor(value)
-            if i < len(args):
-                changed[i] = made
-            else:
-                options[name] = made
-        return changed
+        try:
+            return apart(plain(*args, **options), (*args, *options.values()))
+        except SingaError as error:
+            told_by(error, name)
+            raise
 
     return call  # type: ignore[return-value]  # of the same signature
+
+
+def all_tensors(where: str, xs: Any) -> list[Tensor]:
+    """A list of operands as tensors. Raises: ArgumentError for what is no list, or an empty one."""
+    if not isinstance(xs, list | tuple) or not xs:
+        got = "an empty list" if isinstance(xs, list | tuple) else f"a {type(xs).__name__}"
+        raise ArgumentError(where, "a list of tensors", got)
+    given = [x for x in xs if isinstance(x, Tensor)]
+    return [as_operand(where, f"x{i}", x, given) for i, x in enumerate(xs)]
 
 
 def wide(x: Tensor) -> Tensor:

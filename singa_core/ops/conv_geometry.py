@@ -6,23 +6,19 @@ Settled, a stride and a dilation are one integer for each spatial axis, and a pa
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from singa_core.checks import as_integer, as_integers
 from singa_core.errors import ArgumentError, ShapeError
 from singa_core.operation import Operation
 from singa_core.ops.base import check_kind
 from singa_core.spec import Shape, window_count
 
 PerAxis = int | Sequence[int]
+MAX_STEP = 2**31  # elements: no window reaches as far, and products stay within 64 bits
 Pairs = tuple[tuple[int, int], ...]
 Padding = int | str | Sequence[int | Sequence[int]]
-
-
-def is_integer(value: Any) -> bool:
-    """True for Python's integers and NumPy's, not for bool."""
-    return hasattr(type(value), "__index__") and not isinstance(value, bool)
 
 
 def per_axis(where: str, name: str, value: Any, rank: int, least: int = 1) -> Shape:
@@ -30,12 +26,12 @@ def per_axis(where: str, name: str, value: Any, rank: int, least: int = 1) -> Sh
 
     Raises: ArgumentError for another number of them, or one below `least`.
     """
-    given = (value,) * rank if is_integer(value) else value
-    fits = isinstance(given, Sequence) and not isinstance(given, str) and len(given) == rank
-    if not fits or not all(is_integer(v) and v >= least for v in given):
+    number = as_integer(value)
+    found = as_integers(value) if number is None else (number,) * rank
+    if found is None or len(found) != rank or not all(least <= n < MAX_STEP for n in found):
         rule = f"{name}: an integer >= {least}, or one for each of {rank} spatial axes"
         raise ArgumentError(where, rule, repr(value))
-    return tuple(operator.index(v) for v in given)
+    return found
 
 
 def reach(kernel: Sequence[int], dilation: Sequence[int]) -> Shape:
@@ -52,31 +48,38 @@ def settle_padding(where: str, padding: Any, size: Shape, spans: Shape, stride: 
     Raises: ArgumentError for anything else.
     """
     rank = len(size)
-    if padding == "valid":
+    if isinstance(padding, str) and padding == "valid":
         return ((0, 0),) * rank
-    if padding == "same":
+    if isinstance(padding, str) and padding == "same":
         totals = [
             max((-(-n // s) - 1) * s + span - n, 0)
             for n, span, s in zip(size, spans, stride, strict=True)
         ]
         return tuple((total // 2, total - total // 2) for total in totals)
-    given = (padding,) * rank if is_integer(padding) else padding
-    pairs = []
-    if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == rank:
-        for entry in given:
-            pair = (entry, entry) if is_integer(entry) else entry
-            if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
-                break
-            if not all(is_integer(v) and v >= 0 for v in pair):
-                break
-            pairs.append((operator.index(pair[0]), operator.index(pair[1])))
-    if len(pairs) != rank or not isinstance(given, Sequence):
+    number = as_integer(padding)
+    given = list(padding) if number is None and _is_list(padding) else [number] * rank
+    pairs = [_pair(entry) for entry in given]
+    found = tuple(pair for pair in pairs if pair is not None)
+    if len(pairs) != rank or len(found) != rank:
         rule = f"padding >= 0, one or a pair for each of {rank} spatial axes, 'same' or 'valid'"
-        hint = None
-        if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 2 * rank:
-            hint = "((before, after), ...), a pair for each axis"
+        hint = "((before, after), ...), a pair for each axis" if len(given) == 2 * rank else None
         raise ArgumentError(where, rule, repr(padding), hint=hint)
-    return tuple(pairs)
+    return found
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes)
+
+
+def _pair(entry: Any) -> tuple[int, int] | None:
+    """Before and after, of one number or two; None for anything else."""
+    number = as_integer(entry)
+    both = as_integers(entry) if number is None else (number, number)
+    return (
+        (both[0], both[1])
+        if both is not None and len(both) == 2 and 0 <= min(both) and max(both) < MAX_STEP
+        else None
+    )
 
 
 def window_counts(

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from singa_core.checks import check_choice, check_scalar
 from singa_core.device import Device
 from singa_core.dtype import DType, DTypeLike, as_dtype, fits
 from singa_core.errors import ArgumentError, DTypeError, ShapeError
@@ -70,10 +71,8 @@ class Full(Operation):
 
 def _host_number(where: str, value: Any, dtype: DTypeLike | None) -> tuple[Number, DType]:
     """The value as a Python number, and the dtype of the fill."""
-    number: Number = value.item() if hasattr(value, "item") else value  # NumPy's, or a tensor
-    if not isinstance(number, bool | int | float):
-        raise DTypeError(where, "a number", repr(value))
-    target = as_dtype(type(number)) if dtype is None else as_dtype(dtype)
+    number = check_scalar(where, "value", value)
+    target = as_dtype(type(number)) if dtype is None else as_dtype(dtype, where)
     whole = isinstance(number, int) or (math.isfinite(number) and number == int(number))
     if not target.is_floating and not (whole and fits(int(number), target)):
         raise DTypeError(where, f"a value that {target} holds", number)
@@ -99,7 +98,7 @@ class Iota(Operation):
 
     def __call__(self, size: int, *, dtype: DTypeLike = "int64", device: DeviceLike = None) -> Any:
         (size,) = check_shape(self.name, (size,))
-        return apply(self, (), (size, as_dtype(dtype)), place(device))
+        return apply(self, (), (size, as_dtype(dtype, self.name)), place(device))
 
     def settle(self, *, size: int, dtype: DTypeLike) -> dict[str, Any]:
         return {"size": check_shape(self.name, (size,))[0], "dtype": as_dtype(dtype)}
@@ -115,18 +114,21 @@ def place(device: DeviceLike) -> Device | None:
     return as_device(device) if MODE.get().recorder is None else None
 
 
+@takes_tensors
 def zeros(shape: ShapeLike, *, dtype: DTypeLike = "float32", device: DeviceLike = None) -> Tensor:
     """A tensor of zeros. Source: array API standard 2023.12, `zeros`."""
     y: Tensor = full(shape, 0, dtype=dtype, device=device)
     return y
 
 
+@takes_tensors
 def ones(shape: ShapeLike, *, dtype: DTypeLike = "float32", device: DeviceLike = None) -> Tensor:
     """A tensor of ones. Source: array API standard 2023.12, `ones`."""
     y: Tensor = full(shape, 1, dtype=dtype, device=device)
     return y
 
 
+@takes_tensors
 def empty(shape: ShapeLike, *, dtype: DTypeLike = "float32", device: DeviceLike = None) -> Tensor:
     """A tensor to be written to: zeros, since values nobody chose are no one's friend."""
     return zeros(shape, dtype=dtype, device=device)
@@ -154,6 +156,7 @@ def ones_like(x: Tensor, *, dtype: DTypeLike | None = None) -> Tensor:
     return full_like(x, 1, dtype=dtype)
 
 
+@takes_tensors
 def arange(
     start: Number,
     stop: Number | None = None,
@@ -173,8 +176,9 @@ def arange(
     """
     if stop is None:
         start, stop = 0, start
-    if step == 0:
-        raise ArgumentError("arange", "step != 0", step)
+    if step == 0 or not all(math.isfinite(v) for v in (start, stop, step)):
+        got = f"start {start}, stop {stop}, step {step}"
+        raise ArgumentError("arange", "finite numbers and step != 0", got)
     if dtype is None:
         dtype = "int64" if all(isinstance(v, int) for v in (start, stop, step)) else "float32"
     exact = all(isinstance(v, int) for v in (start, stop, step))
@@ -184,6 +188,7 @@ def arange(
     return y if start == 0 else y + start
 
 
+@takes_tensors
 def linspace(
     start: float,
     stop: float,
@@ -215,6 +220,7 @@ def linspace(
     return halves
 
 
+@takes_tensors
 def eye(
     n: int,
     m: int | None = None,
@@ -262,13 +268,13 @@ def _below(where: str, x: Tensor, k: int) -> Tensor:
     return below
 
 
+@takes_tensors
 def meshgrid(*xs: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
     """Coordinate grids of vectors. Source: array API standard 2023.12, `meshgrid`.
 
     Raises: ShapeError unless all are vectors; ArgumentError unless `indexing` is "xy" or "ij".
     """
-    if indexing not in ("xy", "ij"):
-        raise ArgumentError("meshgrid", "indexing 'xy' or 'ij'", repr(indexing))
+    check_choice("meshgrid", "indexing", indexing, ("xy", "ij"))
     order = list(range(len(xs)))
     if indexing == "xy" and len(xs) > 1:
         order[:2] = [1, 0]

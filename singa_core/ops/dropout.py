@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from singa_core.errors import ArgumentError
+from singa_core.checks import check_number
 from singa_core.operation import Needs
 from singa_core.ops.base import Grads, check_kind, takes_tensors
 from singa_core.ops.creation import full
@@ -51,12 +51,11 @@ class RandomDropout(Draw):
     )
 
     def settle(self, x: Spec, state: Spec, *, p: float) -> dict[str, Any]:
-        return {"p": float(p)}
+        return {"p": check_number(self.name, "p", p, 0.0, 1.0)}
 
     def infer(self, x: Spec, state: Spec, *, p: float) -> tuple[Spec, Spec]:
         self.check_state(state)
         check_kind(self.name, "float", x=x)
-        check_probability(self.name, p)
         return x, x.with_dtype("bool")
 
     def forward(self, x: Tensor, state: Tensor, *, p: float) -> tuple[Tensor, Tensor]:
@@ -79,12 +78,6 @@ def kept(x: Tensor, mask: Tensor, p: float) -> Tensor:
     return y
 
 
-def check_probability(where: str, p: float) -> None:
-    """Raises: ArgumentError unless 0 <= p <= 1."""
-    if not 0.0 <= p <= 1.0:
-        raise ArgumentError(where, "0 <= p <= 1", p)
-
-
 @takes_tensors
 def dropout(x: Tensor, *, p: float = 0.5, training: bool = True) -> Tensor:
     """Each element 0 with probability p, else divided by 1 - p; x if not training or p is 0.
@@ -99,7 +92,7 @@ def dropout(x: Tensor, *, p: float = 0.5, training: bool = True) -> Tensor:
     >>> dropout(tensor([1.0, 2.0]), p=1.0).tolist()
     [0.0, 0.0]
     """
-    check_probability("dropout", p)
+    check_number("dropout", "p", p, 0.0, 1.0)
     if not training or p == 0.0:
         return x
     y: Tensor = draw(random_dropout, x.device, x, stream="train", p=p)[0]

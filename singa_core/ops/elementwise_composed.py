@@ -225,7 +225,7 @@ class LogAddExp(Pair):
 
 @function
 @takes_tensors
-def lerp(a: Tensor, b: Tensor, weight: Any) -> Any:
+def lerp(a: Tensor, b: Tensor, weight: Tensor | float) -> Any:
     """On the way from a to b, y = a + weight * (b - a); exactly b at weight 1."""
     step = b - a
     if isinstance(weight, Tensor):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from singa_core.checks import as_integer, as_integers
 from singa_core.errors import ShapeError
 from singa_core.operation import Needs, Operation
 from singa_core.ops.base import Grads, check_kind, takes_tensors
@@ -115,6 +116,19 @@ def vecdot(a: Tensor, b: Tensor, *, axis: int = -1) -> Tensor:
     return (a * b).sum(axis=axis)
 
 
+def _pairs_of_axes(a: Tensor, b: Tensor, axes: Any) -> tuple[Sequence[int], Sequence[int]]:
+    """The axes to sum over, of each operand."""
+    count = as_integer(axes)
+    if count is not None and 0 <= count <= min(a.ndim, b.ndim):
+        return tuple(range(a.ndim - count, a.ndim)), tuple(range(count))
+    if isinstance(axes, list | tuple) and len(axes) == 2:
+        both = [as_integers(part if isinstance(part, Iterable) else (part,)) for part in axes]
+        if both[0] is not None and both[1] is not None and len(both[0]) == len(both[1]):
+            return both[0], both[1]
+    rule = f"0 <= axes <= {min(a.ndim, b.ndim)}, or as many axes of a as of b"
+    raise ShapeError("tensordot", rule, repr(axes), a=a, b=b)
+
+
 @function
 @takes_tensors
 def tensordot(
@@ -123,11 +137,10 @@ def tensordot(
     """Sum over pairs of axes, the last `axes` of a and the first ones of b, or those named.
 
     Shapes: a's other axes, then b's.
-    Raises: ShapeError unless the axes of each pair are of one size.
+    Raises: ShapeError for other axes, or unless those of each pair are of one size.
     Source: array API standard 2023.12, `tensordot`.
     """
-    if isinstance(axes, int):
-        axes = (tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes)))
+    axes = _pairs_of_axes(a, b, axes)
     left = [check_axis("tensordot", i, a.ndim, a=a) for i in axes[0]]
     right = [check_axis("tensordot", i, b.ndim, b=b) for i in axes[1]]
     inner, other = tuple(a.shape[i] for i in left), tuple(b.shape[i] for i in right)

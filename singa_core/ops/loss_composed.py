@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from singa_core.errors import ArgumentError, DTypeError, ShapeError
+from singa_core.checks import check_number
+from singa_core.errors import DTypeError, ShapeError
 from singa_core.ops.base import takes_tensors
 from singa_core.ops.elementwise_pairs import minimum, where
 from singa_core.ops.loss import (
@@ -41,9 +42,7 @@ def reduce(where: str, losses: Tensor, reduction: Reduction) -> Tensor:
         return losses.mean()
     if reduction == "sum":
         return losses.sum()
-    if reduction == "none":
-        return losses
-    raise ArgumentError(where, "reduction 'mean', 'sum' or 'none'", repr(reduction))
+    return losses
 
 
 def same_shape(where: str, x: Tensor, target: Tensor) -> None:
@@ -91,8 +90,7 @@ def cross_entropy(
     0.693147
     """
     name = "cross_entropy"
-    if not 0.0 <= label_smoothing <= 1.0:
-        raise ArgumentError(name, "0 <= label_smoothing <= 1", label_smoothing)
+    check_number(name, "label_smoothing", label_smoothing, 0.0, 1.0)
     axis = check_axis(name, axis, logits.ndim, logits=logits)
     losses, log_probs = class_losses(name, logits, target, axis)
     if label_smoothing:
@@ -186,8 +184,7 @@ def huber_loss(
     >>> huber_loss(tensor([0.5, 3.0]), tensor([0.0, 0.0]), reduction="none").tolist()
     [0.125, 2.5]
     """
-    if not delta > 0.0:
-        raise ArgumentError("huber_loss", "delta > 0", delta)
+    check_number("huber_loss", "delta", delta, 0.0, ends="(]")
     same_shape("huber_loss", x, target)
     return reduce("huber_loss", huber((x - target).abs(), delta), reduction)
 
@@ -210,8 +207,7 @@ def smooth_l1_loss(
         text.
     Source: arXiv:1504.08083, eq. 3.
     """
-    if not beta >= 0.0:
-        raise ArgumentError("smooth_l1_loss", "beta >= 0", beta)
+    check_number("smooth_l1_loss", "beta", beta, 0.0)
     same_shape("smooth_l1_loss", x, target)
     error = (x - target).abs()
     losses = huber(error, beta) / float(beta) if beta else error

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from singa_core.errors import ArgumentError, DTypeError, ShapeError
+from singa_core.checks import check_integer, check_number
+from singa_core.errors import DTypeError, ShapeError
 from singa_core.operation import Needs, Operation
-from singa_core.ops.base import Grads, check_kind, wide
+from singa_core.ops.base import Grads, as_operand, check_kind, wide
 from singa_core.ops.creation import full
 from singa_core.sample import sample
 from singa_core.spec import Shape, Spec
@@ -55,6 +56,8 @@ class LayerNorm(Operation):
         axes: int = 1,
         eps: float = 1e-5,
     ) -> Any:
+        axes = check_integer(self.name, "axes", axes)
+        x, weight, bias = self._tensors(x, weight, bias)
         given = weight if weight is not None else bias
         count = axes if given is None else given.ndim
         if not 0 < count <= x.ndim:
@@ -64,7 +67,16 @@ class LayerNorm(Operation):
             weight = full(shape, 1, dtype=x.dtype, device=x.device)
         if bias is None:
             bias = full(shape, 0, dtype=x.dtype, device=x.device)
-        return super().__call__(x, weight, bias, eps=float(eps))
+        return super().__call__(x, weight, bias, eps=eps)
+
+    def _tensors(self, x: Any, weight: Any, bias: Any) -> list[Any]:
+        """The operands as tensors; weight and bias may be None."""
+        operands = {"x": x, "weight": weight, "bias": bias}
+        given = [t for t in operands.values() if isinstance(t, Tensor)]
+        return [
+            None if value is None and name != "x" else as_operand(self.name, name, value, given)
+            for name, value in operands.items()
+        ]
 
     def infer(self, x: Spec, weight: Spec, bias: Spec, *, eps: float = 1e-5) -> Spec:
         check_affine(self.name, x, weight, eps, bias)
@@ -137,8 +149,7 @@ def check_affine(where: str, x: Spec, weight: Spec, eps: float, bias: Spec | Non
         names = " == ".join(f"{name}.shape" for name in list(named)[1:])
         got = " and ".join(str(o.shape) for o in others)
         raise ShapeError(where, f"{names} == the last axes of x", got, **named)
-    if eps < 0:
-        raise ArgumentError(where, "eps >= 0", eps)
+    check_number(where, "eps", eps, 0.0)
 
 
 def _last(ndim: int, count: int) -> Shape:
@@ -281,8 +292,7 @@ def check_channels(where: str, x: Spec, eps: float, **others: Spec) -> None:
         if spec.shape != x.shape[1:2]:
             rule = f"{name}.shape == x.shape[1:2]"
             raise ShapeError(where, rule, f"{spec.shape} != {x.shape[1:2]}", **named)
-    if eps < 0:
-        raise ArgumentError(where, "eps >= 0", eps)
+    check_number(where, "eps", eps, 0.0)
 
 
 layer_norm, layer_norm_grad = LayerNorm(), LayerNormGrad()

@@ -16,8 +16,10 @@ What all of these share:
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from singa_core.checks import check_number
 from singa_core.errors import ArgumentError, DTypeError, ShapeError
 from singa_core.operation import Operation
 from singa_core.ops.base import check_kind, wide
@@ -60,10 +62,8 @@ class Step(Operation):
     def check_rates(self, **rates: float) -> None:
         """Raises: ArgumentError for a negative rate, or a decay of an average of 1 or more."""
         for rate, value in rates.items():
-            if rate in ("momentum", "beta1", "beta2", "decay") and not 0.0 <= value < 1.0:
-                raise ArgumentError(self.name, f"0 <= {rate} < 1", value)
-            if not value >= 0.0:
-                raise ArgumentError(self.name, f"{rate} >= 0", value)
+            below_one = rate in ("momentum", "beta1", "beta2", "decay")
+            check_number(self.name, rate, value, 0.0, 1.0 if below_one else math.inf, ends="[)")
 
 
 def decayed(p: Tensor, grad: Tensor, weight_decay: float) -> tuple[Tensor, Tensor]:
@@ -133,8 +133,7 @@ class SgdMomentumStep(Step):
     ) -> tuple[Spec, Spec]:
         self.check(p, grad, {"lr": lr}, m=m)
         self.check_rates(momentum=momentum, weight_decay=weight_decay)
-        if not 0.0 <= dampening <= 1.0:
-            raise ArgumentError(self.name, "0 <= dampening <= 1", dampening)
+        check_number(self.name, "dampening", dampening, 0.0, 1.0)
         if nesterov and (dampening or not momentum):
             got = f"{momentum} and {dampening}"
             raise ArgumentError(self.name, "momentum > 0 and dampening == 0 with nesterov", got)

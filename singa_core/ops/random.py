@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
+from singa_core.checks import check_number
 from singa_core.dtype import DType, DTypeLike, as_dtype
 from singa_core.errors import ArgumentError, DTypeError
 from singa_core.operation import Operation
@@ -176,8 +177,7 @@ class RandomBernoulli(Draw):
 
     def infer(self, state: Spec, *, shape: Shape, p: float, dtype: DTypeLike = "bool") -> Spec:
         self.check_state(state)
-        if not 0.0 <= p <= 1.0:
-            raise ArgumentError(self.name, "0 <= p <= 1", p)
+        check_number(self.name, "p", p, 0.0, 1.0)
         return Spec(shape, dtype)
 
     def forward(self, state: Tensor, *, shape: Shape, p: float, dtype: DType) -> Tensor:

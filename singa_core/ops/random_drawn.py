@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from singa_core.checks import check_number
 from singa_core.dtype import DTypeLike
 from singa_core.errors import ArgumentError
 from singa_core.mode import MODE
@@ -52,6 +53,7 @@ def draw(
     return op(*inputs, state, **attrs)
 
 
+@takes_tensors
 def uniform(
     shape: ShapeLike,
     low: float = 0.0,
@@ -68,17 +70,21 @@ def uniform(
     >>> uniform((2, 3)).shape
     (2, 3)
     """
+    low = check_number("uniform", "low", low)
+    high = check_number("uniform", "high", high)
     if not low <= high:
         raise ArgumentError("uniform", "low <= high", f"{low} and {high}")
     u = draw(random_uniform, device, shape=shape, dtype=dtype)
-    return moved(u, float(high) - float(low), float(low))
+    return moved(u, high - low, low)
 
 
+@takes_tensors
 def rand(shape: ShapeLike, *, dtype: DTypeLike = "float32", device: DeviceLike = None) -> Tensor:
     """Uniform numbers in [0, 1)."""
     return uniform(shape, dtype=dtype, device=device)
 
 
+@takes_tensors
 def normal(
     shape: ShapeLike,
     mean: float = 0.0,
@@ -95,12 +101,13 @@ def normal(
     >>> normal((2, 3), dtype="float64").dtype
     float64
     """
-    if not std >= 0:
-        raise ArgumentError("normal", "std >= 0", std)
+    mean = check_number("normal", "mean", mean)
+    std = check_number("normal", "std", std, 0.0)
     z = draw(random_normal, device, shape=shape, dtype=dtype)
-    return moved(z, float(std), float(mean))
+    return moved(z, std, mean)
 
 
+@takes_tensors
 def randn(shape: ShapeLike, *, dtype: DTypeLike = "float32", device: DeviceLike = None) -> Tensor:
     """Normal numbers with mean 0 and variance 1."""
     return normal(shape, dtype=dtype, device=device)
@@ -112,6 +119,7 @@ def moved(x: Tensor, scale: float, offset: float) -> Tensor:
     return x if offset == 0.0 else x + offset
 
 
+@takes_tensors
 def bernoulli(
     shape: ShapeLike, p: float, *, dtype: DTypeLike = "bool", device: DeviceLike = None
 ) -> Tensor:
@@ -127,6 +135,7 @@ def bernoulli(
     return mask
 
 
+@takes_tensors
 def randint(
     low: int,
     high: int,
@@ -149,6 +158,7 @@ def randint(
     return i
 
 
+@takes_tensors
 def permutation(n: int, *, device: DeviceLike = None) -> Tensor:
     """0, 1, ... n-1 in random order, as int64.
 

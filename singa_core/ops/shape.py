@@ -13,7 +13,7 @@ from typing import Any
 from singa_core.dtype import promote
 from singa_core.errors import ShapeError
 from singa_core.operation import Layout, Needs, Operation
-from singa_core.ops.base import Grads
+from singa_core.ops.base import Grads, all_tensors
 from singa_core.ops.shape_regions import slice  # noqa: A004
 from singa_core.sample import In, sample
 from singa_core.spec import (
@@ -246,7 +246,7 @@ class Concat(Operation):
         if not xs:
             raise ShapeError(self.name, "at least one tensor", 0)
         if axis is None:
-            xs, axis = tuple(x.reshape(-1) for x in xs), 0
+            xs, axis = tuple(x.reshape(-1) for x in all_tensors(self.name, xs)), 0
         return super().__call__(*xs, axis=axis)
 
     def settle(self, *xs: Spec, axis: int = 0) -> dict[str, Any]:

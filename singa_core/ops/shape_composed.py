@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from singa_core.errors import ShapeError
-from singa_core.ops.base import takes_tensors
+from singa_core.ops.base import all_tensors, takes_tensors
 from singa_core.ops.shape import broadcast_to, concat, permute_dims, reshape, unbroadcast
 from singa_core.ops.shape_regions import slice  # noqa: A004
 from singa_core.optable import function
@@ -25,7 +26,7 @@ Axis = int | Sequence[int] | None
 @takes_tensors
 def expand_dims(x: Tensor, axis: int | Sequence[int] = 0) -> Tensor:
     """Add axes of size 1, at these places of the result. Source: array API, `expand_dims`."""
-    count = len(axis) if isinstance(axis, Sequence) else 1
+    count = 1 if isinstance(axis, int) else len(axis)
     new = check_axes("expand_dims", axis, x.ndim + count, x=x)
     old = iter(x.shape)
     shape = tuple(1 if i in new else next(old) for i in range(x.ndim + count))
@@ -68,14 +69,18 @@ def flatten(x: Tensor, start: int = 0, end: int = -1) -> Tensor:
 @function
 @takes_tensors
 def unflatten(x: Tensor, axis: int, sizes: Sequence[int]) -> Tensor:
-    """Part one axis into several; one size may be -1. Undoes `flatten`."""
+    """Part one axis into several; one size may be -1. Undoes `flatten`.
+
+    Raises: ShapeError unless the sizes multiply to that of the axis.
+    """
     axis = check_axis("unflatten", axis, x.ndim, x=x)
-    known, hole = 1, -1
-    for i, n in enumerate(sizes):
-        known, hole = (known, i) if n == -1 else (known * n, hole)
-    shape = list(sizes)
-    if hole >= 0 and known:
-        shape[hole] = x.shape[axis] // known
+    n, shape = x.shape[axis], list(sizes)
+    known = math.prod(size for size in sizes if size != -1)
+    if sizes.count(-1) == 1 and known > 0:
+        shape[sizes.index(-1)] = n // known
+    if math.prod(shape) != n or min(shape, default=0) < 0:
+        rule = f"sizes >= 0 (or one -1) that multiply to x.shape[{axis}]"
+        raise ShapeError("unflatten", rule, f"{tuple(sizes)} for {n}", x=x)
     y: Tensor = reshape(x, shape=(*x.shape[:axis], *shape, *x.shape[axis + 1 :]))
     return y
 
@@ -101,12 +106,13 @@ def matrix_transpose(x: Tensor) -> Tensor:
 @takes_tensors
 def moveaxis(x: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """Move axes to new places, the others in order around them. Source: array API, `moveaxis`."""
-    sources = source if isinstance(source, Sequence) else (source,)
-    places = destination if isinstance(destination, Sequence) else (destination,)
+    sources = (source,) if isinstance(source, int) else source
+    places = (destination,) if isinstance(destination, int) else destination
     if len(sources) != len(places):
         got = f"{source}, {destination}"
         raise ShapeError("moveaxis", "as many destinations as sources", got, x=x)
-    check_axes("moveaxis", places, x.ndim, x=x)
+    for axes in (sources, places):
+        check_axes("moveaxis", axes, x.ndim, x=x)  # each once
     moved = [check_axis("moveaxis", a, x.ndim, x=x) for a in sources]
     order = [i for i in range(x.ndim) if i not in moved]
     targets = (check_axis("moveaxis", a, x.ndim, x=x) for a in places)
@@ -157,7 +163,7 @@ def split(x: Tensor, sizes: int | Sequence[int], axis: int = 0) -> tuple[Tensor,
         if sizes < 1:
             raise ShapeError("split", "size >= 1", sizes, x=x)
         sizes = [min(sizes, n - i) for i in range(0, n, sizes)] or [0]
-    if sum(sizes) != n or min(sizes) < 0:
+    if sum(sizes) != n or min(sizes, default=0) < 0:
         rule = f"sizes >= 0 that sum to x.shape[{axis}]"
         raise ShapeError("split", rule, f"{tuple(sizes)} for {n}", x=x)
     parts, start = [], 0
@@ -188,13 +194,13 @@ def unbind(x: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
 unstack = unbind
 
 
+@takes_tensors
 def stack(xs: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Tensors of one shape joined along a new axis. Source: array API standard, `stack`.
 
     Raises: ShapeError if there is none or the shapes differ.
     """
-    if not xs:
-        raise ShapeError("stack", "at least one tensor", 0)
+    xs = all_tensors("stack", xs)
     if any(x.shape != xs[0].shape for x in xs):
         raise ShapeError("stack", "tensors of one shape", ", ".join(str(x.shape) for x in xs))
     axis = check_axis("stack", axis, xs[0].ndim + 1, x=xs[0])
@@ -211,8 +217,8 @@ def roll(x: Tensor, shift: int | Sequence[int], axis: Axis = None) -> Tensor:
     """
     if axis is None:
         return roll(flatten(x), shift, 0).reshape(x.shape)
-    axes = axis if isinstance(axis, Sequence) else (axis,)
-    shifts = shift if isinstance(shift, Sequence) else (shift,) * len(axes)
+    axes = (axis,) if isinstance(axis, int) else axis
+    shifts = (shift,) * len(axes) if isinstance(shift, int) else shift
     if len(shifts) != len(axes):
         raise ShapeError("roll", "one shift for each axis", f"{shift} and {axis}", x=x)
     for by, a in zip(shifts, axes, strict=True):
@@ -246,9 +252,12 @@ def sum_to(x: Tensor, shape: Sequence[int]) -> Tensor:
 def tile(x: Tensor, repeats: int | Sequence[int], *rest: int) -> Tensor:
     """Copies of x side by side, `repeats` of them along each of the last axes.
 
+    Raises: ShapeError for a negative count.
     Source: array API standard 2023.12, `tile`.
     """
-    counts = (*repeats, *rest) if isinstance(repeats, Sequence) else (repeats, *rest)
+    counts = (repeats, *rest) if isinstance(repeats, int) else (*repeats, *rest)
+    if min(counts, default=0) < 0:
+        raise ShapeError("tile", "repeats >= 0", counts, x=x)
     ndim = max(x.ndim, len(counts))
     counts = (1,) * (ndim - len(counts)) + counts
     shape = (1,) * (ndim - x.ndim) + x.shape
@@ -288,6 +297,8 @@ def diagonal(x: Tensor, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Te
 
     Source: array API standard 2023.12, `linalg.diagonal`.
     """
+    if x.ndim < 2:
+        raise ShapeError("diagonal", "x.ndim >= 2", x.ndim, x=x)
     x = moveaxis(x, (axis1, axis2), (-2, -1))
     rows, columns = x.shape[-2:]
     size = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from singa_core.errors import ArgumentError, ShapeError
+import numpy as np
+
+from singa_core.checks import as_integer, as_integers, check_choice
+from singa_core.errors import ShapeError
 from singa_core.ops.base import takes_tensors
 from singa_core.ops.creation import Number, full
 from singa_core.ops.shape import broadcast_to, concat
@@ -41,8 +43,7 @@ def pad(x: Tensor, widths: Any, value: Number = 0, *, mode: str = "constant") ->
     [3, 2, 1, 2, 3, 2, 1]
     """
     pairs = _pairs(x, widths)
-    if mode not in MODES:
-        raise ArgumentError("pad", f"a mode among {', '.join(MODES)}", repr(mode))
+    check_choice("pad", "a mode", mode, MODES)
     if mode == "constant":
         shape = tuple(b + n + a for (b, a), n in zip(pairs, x.shape, strict=True))
         around = full(shape, value, dtype=x.dtype, device=x.device)
@@ -56,15 +57,21 @@ def pad(x: Tensor, widths: Any, value: Number = 0, *, mode: str = "constant") ->
 
 
 def _pairs(x: Tensor, widths: Any) -> Pairs:
-    if isinstance(widths, int):
-        widths = ((widths, widths),) * x.ndim
-    elif len(widths) == 2 and all(isinstance(w, int) for w in widths):
-        widths = (tuple(widths),) * x.ndim
-    if len(widths) != x.ndim or any(
-        not isinstance(pair, Sequence) or len(pair) != 2 or min(pair) < 0 for pair in widths
-    ):
-        raise ShapeError("pad", "a pair of widths >= 0 for each axis", widths, x=x)
-    return [(int(before), int(after)) for before, after in widths]
+    """Before and after, for each axis."""
+    widths = widths.tolist() if isinstance(widths, np.ndarray) else widths
+    number, two = as_integer(widths), as_integers(widths)
+    if number is not None:
+        pairs = [(number, number)] * x.ndim
+    elif two is not None and len(two) == 2:
+        pairs = [(two[0], two[1])] * x.ndim
+    else:
+        each = [as_integers(pair) for pair in widths] if isinstance(widths, list | tuple) else []
+        pairs = [(pair[0], pair[1]) for pair in each if pair is not None and len(pair) == 2]
+        if len(each) != len(pairs):
+            pairs = []
+    if len(pairs) != x.ndim or any(min(pair) < 0 for pair in pairs):
+        raise ShapeError("pad", "a pair of widths >= 0 for each axis", repr(widths), x=x)
+    return pairs
 
 
 def _reflected(x: Tensor, axis: int, before: int, after: int) -> Tensor:

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from singa_core.checks import check_integer, check_number
 from singa_core.errors import ArgumentError
 
 Schedule = Callable[[int], float]
@@ -36,7 +37,7 @@ class Constant:
     rate: float
 
     def __post_init__(self) -> None:
-        _check_rate("schedule", "rate", self.rate)
+        check_number("schedule", "rate", self.rate, 0.0)
 
     def __call__(self, step: int) -> float:
         return self.rate
@@ -51,9 +52,9 @@ class StepDecay:
     factor: float = 0.1
 
     def __post_init__(self) -> None:
-        _check_rate("StepDecay", "rate", self.rate)
-        _check_steps("StepDecay", "every", self.every)
-        _check_factor("StepDecay", "factor", self.factor)
+        check_number("StepDecay", "rate", self.rate, 0.0)
+        check_integer("StepDecay", "every", self.every, 1)
+        check_number("StepDecay", "factor", self.factor, 0.0, 1.0, ends="(]")
 
     def __call__(self, step: int) -> float:
         return self.rate * self.factor ** (step // self.every)
@@ -68,9 +69,9 @@ class Exponential:
     every: int = 1
 
     def __post_init__(self) -> None:
-        _check_rate("Exponential", "rate", self.rate)
-        _check_factor("Exponential", "factor", self.factor)
-        _check_steps("Exponential", "every", self.every)
+        check_number("Exponential", "rate", self.rate, 0.0)
+        check_number("Exponential", "factor", self.factor, 0.0, 1.0, ends="(]")
+        check_integer("Exponential", "every", self.every, 1)
 
     def __call__(self, step: int) -> float:
         return self.rate * math.pow(self.factor, step / self.every)
@@ -90,9 +91,9 @@ class Cosine:
     floor: float = 0.0
 
     def __post_init__(self) -> None:
-        _check_rate("Cosine", "rate", self.rate)
-        _check_steps("Cosine", "steps", self.steps)
-        _check_rate("Cosine", "floor", self.floor)
+        check_number("Cosine", "rate", self.rate, 0.0)
+        check_integer("Cosine", "steps", self.steps, 1)
+        check_number("Cosine", "floor", self.floor, 0.0)
 
     def __call__(self, step: int) -> float:
         return _cosine(self.rate, self.floor, min(step / self.steps, 1.0))
@@ -111,11 +112,10 @@ class Polynomial:
     power: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_rate("Polynomial", "rate", self.rate)
-        _check_steps("Polynomial", "steps", self.steps)
-        _check_rate("Polynomial", "floor", self.floor)
-        if not 0.0 < self.power < math.inf:
-            raise ArgumentError("Polynomial", "0 < power < inf", self.power)
+        check_number("Polynomial", "rate", self.rate, 0.0)
+        check_integer("Polynomial", "steps", self.steps, 1)
+        check_number("Polynomial", "floor", self.floor, 0.0)
+        check_number("Polynomial", "power", self.power, 0.0, ends="(]")
 
     def __call__(self, step: int) -> float:
         left = max(1.0 - step / self.steps, 0.0)
@@ -138,14 +138,14 @@ class Piecewise:
         object.__setattr__(self, "boundaries", tuple(boundaries))
         object.__setattr__(self, "rates", tuple(rates))
         for boundary in self.boundaries:
-            _check_steps("Piecewise", "boundary", boundary)
+            check_integer("Piecewise", "boundary", boundary, 1)
         if list(self.boundaries) != sorted(set(self.boundaries)):
             raise ArgumentError("Piecewise", "boundaries that grow", self.boundaries)
         if len(self.rates) != len(self.boundaries) + 1:
             got = f"{len(self.rates)} rates, {len(self.boundaries)} boundaries"
             raise ArgumentError("Piecewise", "one rate more than boundaries", got)
         for rate in self.rates:
-            _check_rate("Piecewise", "rate", rate)
+            check_number("Piecewise", "rate", rate, 0.0)
 
     def __call__(self, step: int) -> float:
         return self.rates[bisect_right(self.boundaries, step)]
@@ -169,9 +169,9 @@ class WarmUp:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schedule", as_schedule(self.schedule))
-        _check_steps("WarmUp", "steps", self.steps)
+        check_integer("WarmUp", "steps", self.steps, 1)
         if self.start is not None:
-            _check_rate("WarmUp", "start", self.start)
+            check_number("WarmUp", "start", self.start, 0.0)
 
     def __call__(self, step: int) -> float:
         if step >= self.steps:
@@ -202,15 +202,14 @@ class OneCycle:
     fall: float = 1e4
 
     def __post_init__(self) -> None:
-        _check_rate("OneCycle", "peak", self.peak)
-        _check_steps("OneCycle", "steps", self.steps)
+        check_number("OneCycle", "peak", self.peak, 0.0)
+        check_integer("OneCycle", "steps", self.steps, 1)
         if not 1.0 < self.warm_up * self.steps < self.steps:
             rule = "1 < warm_up * steps < steps"
             got = f"warm_up = {self.warm_up}, steps = {self.steps}"
             raise ArgumentError("OneCycle", rule, got)
         for name in ("rise", "fall"):
-            if not 1.0 <= getattr(self, name) < math.inf:
-                raise ArgumentError("OneCycle", f"1 <= {name} < inf", getattr(self, name))
+            check_number("OneCycle", name, getattr(self, name), 1.0)
 
     def __call__(self, step: int) -> float:
         first = self.peak / self.rise
@@ -223,23 +222,3 @@ class OneCycle:
 
 def _cosine(first: float, last: float, share: float) -> float:
     return last + (first - last) * (1.0 + math.cos(math.pi * share)) / 2.0
-
-
-# -- what is refused -----------------------------------------------------------------------------
-
-
-def _check_rate(where: str, name: str, value: object) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (number and 0.0 <= value < math.inf):  # type: ignore[operator]  # a number by then
-        raise ArgumentError(where, f"a number 0 <= {name} < inf", repr(value))
-
-
-def _check_factor(where: str, name: str, value: object) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (number and 0.0 < value <= 1.0):  # type: ignore[operator]
-        raise ArgumentError(where, f"a number 0 < {name} <= 1", repr(value))
-
-
-def _check_steps(where: str, name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ArgumentError(where, f"an integer {name} >= 1", repr(value))

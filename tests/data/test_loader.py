@@ -306,14 +306,17 @@ def test_a_batch_larger_than_the_data():
 
 @pytest.mark.parametrize("seed", [-1, 1.5, None])
 def test_seeds(seed):
-    with pytest.raises(ArgumentError, match="needs an integer seed >= 0, got"):
+    with pytest.raises(ArgumentError, match=r"needs an integer 0 <= seed < 2\*\*64, got"):
         load(np.arange(3), seed=seed)
     with pytest.raises(
-        ArgumentError, match=r"ArrayLoader: needs seed < 2\*\*64, got 18446744073709"
+        ArgumentError,
+        match=r"ArrayLoader: needs an integer 0 <= seed < 2\*\*64, got 18446744073709",
     ):
         load(np.arange(3), seed=2**64)
 
 
 def test_epochs():
-    with pytest.raises(ArgumentError, match="^ArrayLoader: needs an integer epoch >= 0, got -1$"):
+    with pytest.raises(
+        ArgumentError, match="^ArrayLoader.epoch: needs an integer epoch >= 0, got -1$"
+    ):
         load(np.arange(3)).epoch(-1)

@@ -1,7 +1,7 @@
 """Which floor each module lives on: the one place where that is written down."""
 
 FLOORS = (
-    ("F0 words", "errors dtype spec checks"),
+    ("F0 words", "errors dtype spec checks signature"),
     ("F1 seam", "device program kernels registry"),
     (
         "F2 engine",

@@ -128,7 +128,7 @@ def test_a_rate_set_later_is_checked_by_the_operation(array):
     layer = Dropout(0.5)
     layer.p = 1.5
     with pytest.raises(
-        ArgumentError, match=r"dropout: needs 0 <= p <= 1, got 1.5(.*\n)*  in Dropout$"
+        ArgumentError, match=r"dropout: needs a number 0 <= p <= 1, got 1.5(.*\n)*  in Dropout$"
     ):
         layer(array([1.0]))
 
@@ -145,7 +145,7 @@ def test_rates_that_are_none(p):
 
 @pytest.mark.parametrize("slope", [-0.1, math.nan, math.inf, "1", None])
 def test_slopes_that_are_none(slope):
-    with pytest.raises(ArgumentError, match="^LeakyReLU: needs a number 0 <= slope, got "):
+    with pytest.raises(ArgumentError, match="^LeakyReLU: needs a number 0 <= slope < inf, got "):
         LeakyReLU(slope)
 
 
@@ -163,7 +163,7 @@ def test_arguments_that_are_none(make, text):
 @pytest.mark.parametrize(("layer", "error", "text"), [
     (Softmax(2), ShapeError, r"softmax: needs -2 <= axis < 2, got 2"),
     (LogSoftmax(-3), ShapeError, r"log_softmax: needs -2 <= axis < 2, got -3"),
-    (GELU("erf"), ArgumentError, r"gelu: needs approximate 'none' or 'tanh', got 'erf'"),
+    (GELU("erf"), ArgumentError, r"gelu: needs approximate among none, tanh, got 'erf'"),
     (Flatten(2), ShapeError, r"flatten: needs -2 <= axis < 2, got 2"),
     (Reshape((5,)), ShapeError, r"reshape: needs .*, got "),
 ])  # fmt: skip

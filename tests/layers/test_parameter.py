@@ -86,14 +86,15 @@ def test_a_state_is_not_trained(array):
 @pytest.mark.parametrize("shape", [(-1,), (2.5,), (True,), ("a",), "ab"])
 def test_shapes_are_checked(shape):
     with pytest.raises(
-        ShapeError, match="parameter: needs sizes >= 0, or None where not known yet, got"
+        ShapeError, match="parameter: needs a shape of sizes >= 0, or None where not known yet, got"
     ):
         Parameter(shape)
 
 
 def test_a_number_is_no_shape():
     with pytest.raises(
-        ShapeError, match=r"parameter: needs a shape, got 3\ntry: Parameter\(\(3,\)\)"
+        ShapeError,
+        match=r"parameter: needs a shape of sizes >= 0, or None where not known yet, got 3\ntry: Parameter\(\(3,\)\)",
     ):
         Parameter(3)
 

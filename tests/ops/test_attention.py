@@ -134,7 +134,8 @@ def test_attention_names_the_bad_argument(array):
     with pytest.raises(DTypeError, match="attention: needs a mask of bool or floats, got int64"):
         ops.attention(q, k, v, array(np.zeros((3, 5), np.int64)))
     with pytest.raises(
-        ArgumentError, match="scaled_dot_product_attention: needs 0 <= p <= 1, got 2"
+        ArgumentError,
+        match="scaled_dot_product_attention: needs a number 0 <= dropout_p <= 1, got 2",
     ):
         ops.scaled_dot_product_attention(q, k, v, dropout_p=2)
     with pytest.raises(ShapeError, match=r"attention: needs k.shape\[-2\] == v.shape\[-2\]"):

@@ -139,10 +139,10 @@ def test_cross_entropy_names_what_does_not_fit(array):
     ):
         ops.cross_entropy(x, array([0.0, 1.0, 2.0, 0.0]))
     with pytest.raises(
-        ArgumentError, match="^cross_entropy: needs 0 <= label_smoothing <= 1, got 1.5"
+        ArgumentError, match="^cross_entropy: needs a number 0 <= label_smoothing <= 1, got 1.5"
     ):
         ops.cross_entropy(x, array([0, 1, 2, 0]), label_smoothing=1.5)
-    with pytest.raises(ArgumentError, match="needs reduction 'mean', 'sum' or 'none', got 'avg'"):
+    with pytest.raises(ArgumentError, match="needs reduction among mean, none, sum, got 'avg'"):
         ops.cross_entropy(x, array([0, 1, 2, 0]), reduction="avg")
     with pytest.raises(ShapeError, match=r"^cross_entropy: needs -2 <= axis < 2, got 2"):
         ops.cross_entropy(x, array([0, 1, 2, 0]), axis=2)
@@ -294,7 +294,7 @@ def test_shapes_that_would_broadcast_are_refused(array, name):
 
 def test_widths_are_checked(array):
     x = array([1.0])
-    with pytest.raises(ArgumentError, match="^huber_loss: needs delta > 0, got 0.0"):
+    with pytest.raises(ArgumentError, match="^huber_loss: needs a number 0 < delta < inf, got 0.0"):
         ops.huber_loss(x, x, delta=0.0)
     with pytest.raises(ArgumentError, match="^smooth_l1_loss: needs beta >= 0, got -1.0"):
         ops.smooth_l1_loss(x, x, beta=-1.0)
@@ -321,5 +321,5 @@ def test_plain_functions_take_host_data_as_operations_do(array):
     assert float(ops.cross_entropy(logits=logits, target=[1])) == float(by_tensor)
     assert float(ops.mse_loss(array([1.0, 3.0]), [1.0, 1.0])) == 2.0
     assert ops.flip(np.array([1, 2])).tolist() == [2, 1]
-    with pytest.raises(DTypeError, match="tensor: needs numbers"):
+    with pytest.raises(DTypeError, match="mse_loss: needs target: a tensor, or numbers"):
         ops.mse_loss(array([1.0]), "one")

@@ -209,12 +209,12 @@ def test_steps_name_what_does_not_fit(array):
 
 
 RATES = [
-    (ops.sgd_step, 0, {"weight_decay": -0.1}, "weight_decay >= 0, got -0.1"),
+    (ops.sgd_step, 0, {"weight_decay": -0.1}, "0 <= weight_decay < inf, got -0.1"),
     (ops.sgd_momentum_step, 1, {"momentum": 1.0}, "0 <= momentum < 1, got 1.0"),
     (ops.sgd_momentum_step, 1, {"dampening": 1.5}, "0 <= dampening <= 1, got 1.5"),
     (ops.sgd_momentum_step, 1, {"dampening": 0.5, "nesterov": True},
      "momentum > 0 and dampening == 0 with nesterov, got 0.9 and 0.5"),
-    (ops.adagrad_step, 1, {"eps": -1.0}, "eps >= 0, got -1.0"),
+    (ops.adagrad_step, 1, {"eps": -1.0}, "0 <= eps < inf, got -1.0"),
     (ops.rmsprop_step, 1, {"decay": 1.0}, "0 <= decay < 1, got 1.0"),
     (ops.rmsprop_momentum_step, 2, {"momentum": math.nan}, "0 <= momentum < 1, got nan"),
 ]  # fmt: skip
@@ -222,13 +222,13 @@ RATES = [
 
 @pytest.mark.parametrize(("step", "states", "rates", "told"), RATES)
 def test_rates_out_of_range_are_named(array, step, states, rates, told):
-    with pytest.raises(ArgumentError, match=rf"^{step.name}: needs {told}"):
+    with pytest.raises(ArgumentError, match=rf"^{step.name}: needs (a number )?{told}"):
         step(array([1.0]), *zeros(array, states, (1,)), array([1.0]), array(0.1), **rates)
 
 
 def test_rates_of_adam_are_checked(array):
     tensors = array([1.0]), *zeros(array, 2, (1,)), array([1.0]), array(0.1), array(0.1), array(0.1)
-    with pytest.raises(ArgumentError, match="^adam_step: needs 0 <= beta2 < 1, got 1.0"):
+    with pytest.raises(ArgumentError, match="^adam_step: needs a number 0 <= beta2 < 1, got 1.0"):
         ops.adam_step(*tensors, beta2=1.0)
     with pytest.raises(
         ShapeError, match=r"^adam_step: needs correction2.shape == \(\), got \(1,\)"

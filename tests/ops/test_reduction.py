@@ -8,7 +8,7 @@ import pytest
 from checks import both, check_against_torch, check_gradients, random
 from singa_core import ops
 from singa_core.autograd import gradients
-from singa_core.errors import ArgumentError, DTypeError, ShapeError
+from singa_core.errors import ArgumentError, ShapeError
 
 X = [[1.0, 5.0, 3.0], [4.0, 2.0, 6.0]]
 
@@ -171,7 +171,7 @@ def test_norms_of_half_floats_do_not_overflow_on_the_way(array):
 
 
 def test_a_norm_by_name_is_refused(array):
-    with pytest.raises(ArgumentError, match=r"vector_norm: needs ord that is a number, got 'fro'"):
+    with pytest.raises(ArgumentError, match=r"vector_norm: needs a number as ord, got 'fro'"):
         ops.vector_norm(array([1.0]), "fro")
 
 
@@ -233,5 +233,5 @@ def test_axis_after_axis_is_all_axes(array):
 
 
 def test_text_is_no_axis(array):
-    with pytest.raises((ShapeError, DTypeError), match="axis"):
+    with pytest.raises(ArgumentError, match="sum: needs an integer axis, or several, got '0'"):
         ops.sum(array(X), axis="0")

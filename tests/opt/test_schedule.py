@@ -166,7 +166,10 @@ REFUSED = {
     ),
     "steps": (lambda: Cosine(1, steps=0), r"Cosine: needs an integer steps >= 1, got 0"),
     "floor": (lambda: Cosine(1, 5, floor=-1), r"Cosine: needs a number 0 <= floor < inf, got -1"),
-    "power": (lambda: Polynomial(1, 5, power=0), r"Polynomial: needs 0 < power < inf, got 0"),
+    "power": (
+        lambda: Polynomial(1, 5, power=0),
+        r"Polynomial: needs a number 0 < power < inf, got 0",
+    ),
     "order": (
         lambda: Piecewise([5, 2], [1, 2, 3]),
         r"Piecewise: needs boundaries that grow, got \(5, 2\)",
@@ -191,7 +194,10 @@ REFUSED = {
         lambda: OneCycle(1, 3),
         r"OneCycle: needs 1 < warm_up \* steps < steps, got warm_up = 0.3, steps = 3",
     ),
-    "cycle rise": (lambda: OneCycle(1, 10, rise=0.5), r"OneCycle: needs 1 <= rise < inf, got 0.5"),
+    "cycle rise": (
+        lambda: OneCycle(1, 10, rise=0.5),
+        r"OneCycle: needs a number 1 <= rise < inf, got 0.5",
+    ),
 }
 
 
