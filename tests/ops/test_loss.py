@@ -296,7 +296,9 @@ def test_widths_are_checked(array):
     x = array([1.0])
     with pytest.raises(ArgumentError, match="^huber_loss: needs a number 0 < delta < inf, got 0.0"):
         ops.huber_loss(x, x, delta=0.0)
-    with pytest.raises(ArgumentError, match="^smooth_l1_loss: needs beta >= 0, got -1.0"):
+    with pytest.raises(
+        ArgumentError, match="^smooth_l1_loss: needs a number 0 <= beta < inf, got -1.0"
+    ):
         ops.smooth_l1_loss(x, x, beta=-1.0)
 
 
