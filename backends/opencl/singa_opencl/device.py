@@ -12,7 +12,7 @@ import pyopencl as cl
 
 from singa_core.device import Capabilities, Device, HostBytes
 from singa_core.dtype import ALL, DType, float64
-from singa_core.errors import DeviceError, DeviceFailure
+from singa_core.errors import DeviceError, DeviceFailure, OutOfRange
 from singa_core.spec import Shape, Spec
 from singa_opencl import choice
 from singa_opencl.check import check_vectors
@@ -55,7 +55,10 @@ class OpenCLDevice(Device):
                 return
             self.context = cl.Context([self.native])
             self.queue = cl.CommandQueue(self.context, self.native)
-            self.compiler.open(self.context, self.queue)
+            self._fault = np.zeros(3, np.int64)
+            flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+            self._faults = cl.Buffer(self.context, flags, hostbuf=self._fault)
+            self.compiler.open(self.context, self.queue, self._faults)
             if self.capabilities.family == "cpu":
                 check_vectors(self)
             self._opened = True
@@ -95,8 +98,12 @@ class OpenCLDevice(Device):
             )
 
     def download(self, buffer: cl.Buffer, offset: int, host: HostBytes) -> None:
-        if host.size:
-            cl.enqueue_copy(self.queue, host, buffer, src_offset=offset, is_blocking=True)
+        if not host.size:
+            return
+        asked = self._ask_for_faults()
+        cl.enqueue_copy(self.queue, host, buffer, src_offset=offset, is_blocking=True)
+        if asked is not None:
+            self._tell_faults()
 
     def copy(
         self, source: cl.Buffer, start: int, target: cl.Buffer, offset: int, nbytes: int
@@ -109,7 +116,25 @@ class OpenCLDevice(Device):
 
     def synchronize(self) -> None:
         if self._opened:
+            asked = self._ask_for_faults()
             self.queue.finish()
+            if asked is not None:
+                self._tell_faults()
+
+    def _ask_for_faults(self) -> cl.Event | None:
+        """Read what kernels have found, behind all pending work, if any could find something."""
+        if not self.compiler.sites:
+            return None
+        return cl.enqueue_copy(self.queue, self._fault, self._faults, is_blocking=False)
+
+    def _tell_faults(self) -> None:
+        """Raises: OutOfRange if a kernel has met a wrong index."""
+        found, site, value = self._fault.tolist()
+        if found:
+            self._fault[:] = 0
+            cl.enqueue_copy(self.queue, self._faults, self._fault, is_blocking=True)
+            op, rule = self.compiler.sites[site]
+            raise OutOfRange(op, rule, value)
 
     def bind(
         self, buffer: cl.Buffer, offset: int, shape: Shape, strides: Shape, dtype: DType

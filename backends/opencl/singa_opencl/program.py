@@ -13,8 +13,7 @@ from singa_core.errors import DeviceFailure
 from singa_core.kernels.c.dialect import NUMBERS, Call, Source, Target
 from singa_core.kernels.c.prelude import cl as prelude
 
-Handle = tuple[cl.Buffer, np.int64]  # a buffer, and the element at which the operand begins
-NOTHING = np.int64(0)
+Handle = tuple[cl.Buffer, int]  # a buffer, and the element at which the operand begins
 
 
 class Compiler(Target):
@@ -34,13 +33,15 @@ class Compiler(Target):
         self.options = []
         if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
             self.options.append("-cl-fp32-correctly-rounded-divide-sqrt")
+        self.sites: list[tuple[str, str]] = []
+        self.fault: Handle | None = None  # three words: found, site, value
         self.context: Any = None
         self.queue: Any = None
         self._programs: dict[Source, cl.Program] = {}
 
-    def open(self, context: cl.Context, queue: cl.CommandQueue) -> None:
-        """Say where to compile and run."""
-        self.context, self.queue = context, queue
+    def open(self, context: cl.Context, queue: cl.CommandQueue, fault: cl.Buffer) -> None:
+        """Say where to compile and run, and where kernels tell of wrong indices."""
+        self.context, self.queue, self.fault = context, queue, (fault, 0)
 
     def program(self, source: Source) -> cl.Program:
         """The compiled kernel. Raises: DeviceFailure with the compiler's words."""
@@ -68,11 +69,19 @@ class Compiler(Target):
         first = 2 * len(call.operands)
         wide = "long" if call.source.wide else "int"
         for position, ((_, kind), value) in enumerate(
-            zip(call.source.numbers, call.numbers, strict=True), first
+            zip(call.source.numbers, self.numbers(call), strict=True), first
         ):
             name = NUMBERS[wide if kind == "IDX" else kind]
             kernel.set_arg(position, np.dtype(name).type(value))
         return kernel
+
+    def numbers(self, call: Call) -> tuple[float, ...]:
+        """The numbers of a call, with the one that says who found a fault."""
+        if call.fault is None:
+            return call.numbers
+        if call.fault not in self.sites:
+            self.sites.append(call.fault)
+        return (*call.numbers, self.sites.index(call.fault))
 
     def launch(self, calls: Sequence[Call], operands: int) -> Launch:
         return Launch(self, calls)
@@ -99,11 +108,11 @@ class Launch:
 class Step:
     """One kernel object, and what its arguments are at the moment."""
 
-    __slots__ = ("group", "items", "kernel", "offsets", "operands", "queue", "starts")
+    __slots__ = ("fault", "group", "items", "kernel", "offsets", "operands", "queue", "starts")
 
     def __init__(self, compiler: Compiler, call: Call) -> None:
         self.kernel = compiler.kernel(call)
-        self.queue = compiler.queue
+        self.queue, self.fault = compiler.queue, compiler.fault
         self.items, self.group = call.items, call.group
         self.operands = call.operands
         self.starts = call.starts or (0,) * len(call.operands)
@@ -113,7 +122,7 @@ class Step:
         """Set the memory; numbers cost more than buffers, and seldom change."""
         set_arg, offsets = self.kernel.set_arg, self.offsets
         for i, operand in enumerate(self.operands):
-            buffer, at = handles[operand]
+            buffer, at = handles[operand] if operand >= 0 else self.fault
             set_arg(2 * i, buffer)
             offset = at + self.starts[i]
             if offsets[i] != offset:

@@ -54,6 +54,24 @@ def launched(function: CallsOf) -> Callable[..., Any]:
 c = CallTable("c")
 add_table(c)
 
-from singa_core.kernels.c import elementwise  # noqa: E402  (the table must exist before its families)
+from singa_core.kernels.c import (  # noqa: E402  (the table must exist before its families)
+    elementwise,
+    indexing,
+    linalg,
+    random,
+    reduction,
+    shape,
+    sorting,
+)
 
-__all__ = ["CallTable", "c", "elementwise"]
+__all__ = [
+    "CallTable",
+    "c",
+    "elementwise",
+    "indexing",
+    "linalg",
+    "random",
+    "reduction",
+    "shape",
+    "sorting",
+]

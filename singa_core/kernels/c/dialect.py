@@ -36,6 +36,8 @@ NUMBERS: Final = {
 WIDTH: Final = 8
 """Floats in a vector, where a device computes on vectors; see `prelude` for why not more."""
 
+FAULT: Final = -1
+"""The position of the device's fault words among the operands of a call."""
 INT_LIMIT: Final = 2**31 - 1
 
 
@@ -112,6 +114,9 @@ class Call:
         operands: for each operand of the source, its position among inputs, outputs and workspace.
         numbers: a value for each of the source's numbers.
         starts: for each operand, elements to skip before the first; nothing for none.
+        fault: (op, rule) if the kernel can find a wrong index. Its last operand, FAULT, is then the
+            device's fault words, its last number `site` says who found it; `FAULT_FOUND(value)`
+            tells. The device raises OutOfRange with op and rule when it is next waited for.
     """
 
     source: Source
@@ -120,6 +125,7 @@ class Call:
     operands: tuple[int, ...]
     numbers: tuple[int | float, ...] = ()
     starts: tuple[int, ...] = ()
+    fault: tuple[str, str] | None = None
 
 
 class Target(ABC):

@@ -39,6 +39,9 @@ class Scalar:
         outs: dtype code of each output.
         functions: text that the expressions call.
         vector: the expressions gain from vectors, and allow them.
+        raw: statements for element i instead of `lines`, with `{0}`, `{1}`, ... for the index of
+            the element in each operand.
+        extra: more operands, and more numbers, that `raw` uses by name.
     """
 
     name: str
@@ -47,6 +50,9 @@ class Scalar:
     outs: tuple[str, ...]
     functions: str = ""
     vector: bool = False
+    raw: str = ""
+    extra: tuple[tuple[str, str, str], ...] = ()
+    numbers: tuple[tuple[str, str], ...] = ()
 
 
 def one(op: str, ins: Sequence[DType], out: DType) -> Scalar:
@@ -67,7 +73,7 @@ def operands(scalar: Scalar) -> tuple[tuple[str, str, str], ...]:
     """Buffers: a0, a1, ... and b0, b1, ..."""
     ins = [(f"a{i}", code, "in") for i, code in enumerate(scalar.ins)]
     outs = [(f"b{i}", code, "out") for i, code in enumerate(scalar.outs)]
-    return (*ins, *outs)
+    return (*ins, *outs, *scalar.extra)
 
 
 def place(number: int, kind: str, i: str = "i") -> str:
@@ -79,6 +85,8 @@ def place(number: int, kind: str, i: str = "i") -> str:
 
 def element(scalar: Scalar, kinds: str) -> str:
     """Load, compute and store element i."""
+    if scalar.raw:
+        return scalar.raw.format(*[place(n, kind) for n, kind in enumerate(kinds)])
     text = []
     for n, code in enumerate(scalar.ins):
         text.append(f"{TYPES[code][1]} x{n} = LD_{code}(a{n}, {place(n, kinds[n])});")
@@ -178,14 +186,25 @@ _GPU = """
 
 
 def calls(
-    target: Target, scalar: Scalar, path: Walk, where: Sequence[int], starts: Sequence[int] = ()
+    target: Target,
+    scalar: Scalar,
+    path: Walk,
+    where: Sequence[int],
+    *,
+    given: Sequence[int] = (),
+    starts: Sequence[int] = (),
+    fault: tuple[str, str] | None = None,
 ) -> list[Call]:
-    """A scalar function over a walk; `where` places the operands among those of the launch."""
+    """A scalar function over a walk; `where` places the operands among those of the launch.
+
+    `given` are the values of the scalar's own numbers; `starts` and `fault` are the Call's.
+    """
     if not path.size:
         return []
     path = padded(path, rounded_axes(len(path.shape)))
     axes, count = len(path.shape), len(path.strides)
     names, values = numbers(path)
+    names, values = (*names, *scalar.numbers), (*values, *given)
     sizes: tuple[int, ...]
     if target.family == "cpu":
         source = cpu_source(scalar, path, names)
@@ -200,7 +219,8 @@ def calls(
         )
         sizes = (path.size, path.inner)
         items, group = grouped(path.size, target.group), target.group
-    return [Call(source, (items,), (group,), tuple(where), (*sizes, *values), tuple(starts))]
+    every = (*sizes, *values)
+    return [Call(source, (items,), (group,), tuple(where), every, tuple(starts), fault)]
 
 
 def cpu_source(scalar: Scalar, path: Walk, names: tuple[tuple[str, str], ...]) -> Source:
@@ -272,12 +292,20 @@ def where(target: Target, ins: Sequence[AnyForm], outs: Sequence[Spec]) -> list[
 def cast_(
     target: Target, ins: Sequence[AnyForm], outs: Sequence[Spec], *, dtype: DType
 ) -> list[Call]:
-    source = ins[0].dtype
+    return cast_calls(target, ins[0], outs[0], (0, 1))
+
+
+def cast_calls(
+    target: Target, x: AnyForm, y: Spec, where: tuple[int, int], start: int = 0
+) -> list[Call]:
+    """Bring operand x to y's type, packed, from element `start` of operand y on."""
+    source, dtype = x.dtype, y.dtype
     if source is dtype:
-        return copied(target, ins, outs)
-    text, extra = cast(source, dtype, "x0")
-    scalar = Scalar("cast", (source.code,), (("y0", dtype, text),), (dtype.code,), extra)
-    return calls(target, scalar, broadcast_walk(outs[0].shape, ins), (0, 1))
+        scalar = one("copy", [moved(dtype)], moved(dtype))
+    else:
+        text, extra = cast(source, dtype, "x0")
+        scalar = Scalar("cast", (source.code,), (("y0", dtype, text),), (dtype.code,), extra)
+    return calls(target, scalar, broadcast_walk(y.shape, (x,)), where, starts=(0, start))
 
 
 _FILL = """

@@ -15,6 +15,11 @@ from singa_core.kernels.c.dialect import computed
 _UNSIGNED = {"int": "uint", "long": "ulong", "uint": "uint", "ulong": "ulong"}
 
 
+def wrapping(kind: str) -> str:
+    """The type in which sums and products of `kind` wrap around."""
+    return _UNSIGNED.get(kind, kind)
+
+
 def _wrapping(sign: str) -> Callable[[DType], str]:
     def write(dtype: DType) -> str:
         if dtype.is_floating:

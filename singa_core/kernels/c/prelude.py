@@ -58,6 +58,11 @@ typedef unsigned long long ulong;
 #define NAN __int_as_float(0x7fffffff)
 """
 
+# The first who finds a fault need not be the one who is told of: one of them is.
+FAULTS: Final = """
+#define FAULT_FOUND(value) { fault[1] = site; fault[2] = (value); fault[0] = 1; }
+"""
+
 # Halves without a type for them: bits in, bits out, ties to even; NaN stays NaN.
 HALVES: Final = """
 FUNCTION float f16_to_float(ushort h)
@@ -124,7 +129,7 @@ def cl(codes: Iterable[str], *, vectors: bool) -> str:
     """The prelude in OpenCL C, for kernels with operands of these types."""
     codes = set(codes)
     doubles = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
-    text = OPENCL + memory(codes) + (_VECTORS if vectors else "")
+    text = OPENCL + FAULTS + memory(codes) + (_VECTORS if vectors else "")
     if "f64" in codes:
         text = doubles + text
     return text
@@ -132,7 +137,7 @@ def cl(codes: Iterable[str], *, vectors: bool) -> str:
 
 def cuda(codes: Iterable[str]) -> str:
     """The prelude in CUDA C++, without any header."""
-    return CUDA + memory(codes)
+    return CUDA + FAULTS + memory(codes)
 
 
 __all__ = ["cl", "cuda"]
