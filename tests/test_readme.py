@@ -2,13 +2,19 @@
 
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
+import pytest
 
+import bootstrap
+import draw_graph_mode
 import singa_core as sc
 
 README = Path(__file__).resolve().parent.parent / "README.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+DOCS = README.parent / "docs"
+TEXT = README.read_text("utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 def test_the_model_learns_its_batch(capsys):
@@ -34,3 +40,32 @@ def test_the_gradient_is_the_one_it_shows():
     names = {"sc": sc}
     exec(BLOCKS[2], names)
     assert names["x"].grad.tolist() == [[3.0, 4.0]]  # 2 x, and 1 for x[0, 0] alone
+
+
+@pytest.mark.parametrize("page", [README, *DOCS.glob("*.md")], ids=lambda path: path.name)
+def test_every_link_leads_somewhere(page):
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_it_names_every_example():
+    named = re.findall(r"^\| \[(\w+)\]\(examples/\1\.py\)", TEXT, re.MULTILINE)
+    assert sorted(named) == sorted(bootstrap.list_examples(README.parent / "examples"))
+    assert named[0] == bootstrap.MAIN_EXAMPLE
+
+
+def test_the_picture_is_of_a_plan_in_which_no_two_values_meet():
+    """It is drawn anew: the one in docs may show a plan that was a little different."""
+    drawn = ElementTree.fromstring(draw_graph_mode.picture())
+    kept = ElementTree.parse(DOCS / "graph-mode.svg").getroot()
+    assert drawn.attrib == kept.attrib
+    rects = [
+        [float(rect.get(name)) for name in ("x", "y", "width", "height")]
+        for rect in drawn.iterfind("{*}rect")
+        if rect.get("stroke-width") == "0.6"  # those of the plan
+    ]
+    assert len(rects) > 20
+    for i, (x, y, width, height) in enumerate(rects):
+        for u, v, wide, high in rects[:i]:
+            beside = x + width <= u + 0.3 or u + wide <= x + 0.3  # of a unit, for rounding
+            assert beside or y + height <= v + 0.3 or v + high <= y + 0.3
