@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-PEERS = Path(__file__).resolve().parent / "peers"
+PEERS = "benchmarks.peers"
 PACKAGES = (ROOT, *sorted(path.parent for path in ROOT.glob("backends/*/pyproject.toml")))
 
 THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "VECLIB_MAXIMUM")

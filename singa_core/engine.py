@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import update_wrapper
 from itertools import count
@@ -26,6 +26,7 @@ from singa_core.launch import pack
 from singa_core.mode import MODE, STRUCTURE, Mode, use_mode
 from singa_core.node import Value
 from singa_core.passes import ALGORITHMS, number, optimise
+from singa_core.passes.eager import eager_peak, lowered
 from singa_core.program import Executable, Program
 from singa_core.recorder import GradState, HostStep, Recorder, RecordingWarning
 from singa_core.registry import registry
@@ -37,6 +38,7 @@ class Recording:
     """One recorded call: its Program, loaded, with what it takes to call it again."""
 
     device: Device
+    recorded: Program  # before any pass, for reports
     program: Program
     executable: Executable
     cells: list[Tensor]
@@ -66,6 +68,15 @@ class Recording:
                 return False
             self._seen = STRUCTURE.count
         return True
+
+    def report(self) -> Mapping[str, Any]:
+        """What the executable reports, beside what was recorded and what eager would take."""
+        return {
+            "recorded": len(self.recorded.instructions),
+            "lowered": lowered(self.recorded, self.device),
+            **self.executable.report(),
+            "eager_peak": eager_peak(self.recorded, self.device),
+        }
 
     def _swaps_grads(self) -> bool:
         """True if a `.grad` is now at another owner, or at two: stand-ins would mix them up."""
@@ -333,14 +344,15 @@ def finish(recorder: Recorder, result: Any, algorithm: str = "memory") -> Record
             updates.append((numbers[key], value))
         elif key in arg_numbers:
             arg_updates.append((arg_numbers[key], value))
-    program = number(recorder, list(results), updates, arg_updates)
+    recorded = number(recorder, list(results), updates, arg_updates)
     with use_mode(Mode(False, None)):
-        program = optimise(program, recorder.device, algorithm)
+        program = optimise(recorded, recorder.device, algorithm)
         executable = recorder.device.load(program) or LoopExecutable(
             program, recorder.device, cells
         )
     return Recording(
         recorder.device,
+        recorded,
         program,
         executable,
         cells,

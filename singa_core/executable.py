@@ -298,16 +298,21 @@ class LoopExecutable(Executable):
 
     def report(self) -> Mapping[str, Any]:
         placed = self.placed
-        own = {*placed.results, *placed.scalars, *placed.constants.values()}
+        own = {*placed.results, *placed.constants.values()}
+        own.update(placed.scalars if self._block is None else ())
+        held = sum(placed.roots[root].nbytes for root in own)
+        held += 0 if self._block is None else self._block.nbytes
         in_place = sum(r == placed.cells[c] for c, r in placed.writes)
         return {
             "instructions": len(self.program.instructions),
             "launches": len(placed.steps),
+            "native": len(placed.steps),
+            "host": 0,  # nothing falls back to the host: loading fails where a kernel is missing
             "views": placed.views,
             "copies": placed.copies,
             "in_place_updates": in_place,
             "updates": len(placed.writes),
-            "bytes": self.plan.nbytes + sum(placed.roots[root].nbytes for root in own),
+            "bytes": self.plan.nbytes + held,
             "planned_peak": self.plan.nbytes,
             "live_bound": self.plan.bound,
             "served": [

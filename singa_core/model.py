@@ -211,10 +211,21 @@ class Model(Layer):
         return self.training or any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
 
     def graph_report(self) -> list[Mapping[str, Any]]:
-        """For each recorded graph: how its instructions are served, launches, copies, bytes."""
+        """For each recorded graph: how its instructions are served, and what memory it takes.
+
+        `recorded` instructions become `instructions` (`lowered`: those recorded that the device has
+        no kernel for), of which `views` take no time and the others are `launches`: `native` ones
+        of the device's kernels, `copies` among them, and `host` ones elsewhere. `served` names
+        each. `updates` of state are made, `in_place_updates` over the old values.
+
+        Bytes: `planned_peak` of temporaries and workspaces; `live_bound`, below which no plan in
+        this order can go; `eager_peak`, the least that the same operations take when each is run at
+        once; `bytes`, all that the graph holds: the plan, results, constants and scalars. State is
+        in none of them. The plan is shared with other graphs of the device.
+        """
         functions = {} if self._graphs is None else self._graphs.functions
         return [
-            {"function": name, "device": device.name, **recording.executable.report()}
+            {"function": name, "device": device.name, **recording.report()}
             for (name, _, device), function in functions.items()
             for recording in function.recordings
         ]

@@ -57,12 +57,15 @@ class Operation:
             "y0", "y1" ... (one of several).
         promotes: inputs that are brought to one dtype; a Python number among them is weak.
         weak_float: integers among the promoted inputs become float32.
+        heavy: takes much more work than reading its inputs and writing its outputs does; a graph
+            does it once where it is asked for twice, whatever memory that takes.
     """
 
     name: ClassVar[str]
     keeps: ClassVar[tuple[str, ...]] = ()
     promotes: ClassVar[tuple[int, ...] | bool] = False
     weak_float: ClassVar[bool] = False
+    heavy: ClassVar[bool] = False
 
     inputs: ClassVar[tuple[str, ...]]
     variadic: ClassVar[bool]

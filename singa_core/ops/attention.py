@@ -46,6 +46,7 @@ class Attention(Operation):
     """
 
     name = "attention"
+    heavy = True
     promotes = (0, 1, 2)
     samples = (
         sample((3, 4), (5, 4), (5, 2)),

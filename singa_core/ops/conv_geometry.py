@@ -119,6 +119,7 @@ class Convolution(Operation):
     """What the three have in common: operands (n, c, *spatial), and how windows are placed."""
 
     promotes = True
+    heavy = True
 
     def placed(
         self, size: Shape, kernel: Shape, stride: Any, padding: Any, dilation: Any, groups: Any

@@ -166,6 +166,7 @@ class Sort(Operation):
     """
 
     name = "sort"
+    heavy = True
     keeps = ("y1",)
     samples = (
         sample(In((3, 4), distinct=True)),

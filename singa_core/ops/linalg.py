@@ -36,6 +36,7 @@ class MatMul(Operation):
     """
 
     name = "matmul"
+    heavy = True
     keeps = ("a", "b")
     promotes = True
     samples = (

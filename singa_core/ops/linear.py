@@ -32,6 +32,7 @@ class Linear(Operation):
     """
 
     name = "linear"
+    heavy = True
     keeps = ("x", "weight")
     promotes = True
     samples = (

@@ -6,9 +6,11 @@ fold:   work on constants, and work that does nothing
 cse:    the same instruction twice
 prune:  instructions whose results nobody needs
 fuse:   scalar operations that feed each other -> one instruction, for devices that compile it
-order:  the same instructions with a lower peak of live bytes
+roots:  (no pass) whose bytes each slot has
+order:  the same instructions so that their plan needs fewer bytes
 place:  roots, views and packed copies, for one device
 plan:   which memory each temporary root gets
+eager:  (no pass) what the recording takes without graphs, for comparison
 """
 
 from __future__ import annotations
@@ -32,4 +34,4 @@ ALGORITHMS = ("memory", "sequence")
 def optimise(program: Program, device: Device, algorithm: str = "memory") -> Program:
     """The passes every Program goes through before it is loaded."""
     program = fuse(prune(cse(fold(lower(prune(program), device), device))), device)
-    return order(program) if algorithm == "memory" else program
+    return order(program, device) if algorithm == "memory" else program

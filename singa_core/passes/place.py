@@ -7,6 +7,7 @@ is a list of launches over roots, for the default executable; it depends on the 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from singa_core.device import Device
 from singa_core.errors import KernelMissing
@@ -14,6 +15,9 @@ from singa_core.optable import OPS
 from singa_core.program import Instruction, Program
 from singa_core.resolve import Entry, find_entry
 from singa_core.spec import AnyForm, Spec
+
+# Launches. Backward often needs the copy that forward has made: to keep it costs more than a copy.
+NEAR: Final = 16
 
 
 @dataclass(frozen=True)
@@ -70,12 +74,13 @@ class Placed:
 
 
 class _Placer:
-    def __init__(self, program: Program, device: Device) -> None:
+    def __init__(self, program: Program, device: Device, near: int) -> None:
         self.program = program
         self.device = device
+        self.near = near
         self.placed = Placed()
         self.places: dict[int, Place] = {}
-        self.packed: dict[Place, Place] = {}
+        self.packed: dict[Place, tuple[Place, int]] = {}  # a copy, and its last reader's number
 
     def root(self, spec: Spec) -> int:
         self.placed.roots.append(spec)
@@ -109,12 +114,15 @@ class _Placer:
         self.placed.steps.append(Step(entry, ins, outs, str(instruction)))
 
     def pack(self, place: Place) -> Place:
-        """A packed copy of a place, shared by all who need one."""
+        """A packed copy of a place, shared by those who need one soon."""
         if isinstance(place.form, Spec):
             return place
-        if place not in self.packed:
-            self.packed[place] = self.copy(place)
-        return self.packed[place]
+        number = len(self.placed.steps)
+        found = self.packed.get(place)
+        if found is None or number - found[1] > self.near:
+            found = self.copy(place), number
+        self.packed[place] = found[0], number
+        return found[0]
 
     def copy(self, place: Place, *, at: int | None = None) -> Place:
         """A launch that copies a place to a root of its own, at the end or at position `at`."""
@@ -127,9 +135,12 @@ class _Placer:
         return Place(root, entry.specs[0])
 
 
-def place(program: Program, device: Device) -> Placed:
-    """Launches and roots of a Program on a device."""
-    placer = _Placer(program, device)
+def place(program: Program, device: Device, *, near: int = NEAR) -> Placed:
+    """Launches and roots of a Program on a device.
+
+    Args: near: a packed copy that nobody has read for so many launches is made anew.
+    """
+    placer = _Placer(program, device, near)
     placed = placer.placed
     placed.args = [placer.source(slot) for slot in program.args]
     placed.cells = [placer.source(slot) for slot in program.cells]

@@ -2,18 +2,24 @@
 
 A root is alive from the launch that writes it to the last that reads it, through whatever view. An
 output takes the memory of an input that dies with the same launch, where the kernel allows that.
-Then every piece gets an offset in one arena, largest first at the lowest place that is free all its
-life; on a device without sub-buffers, whole buffers are used again instead.
+Then every piece gets an offset in one arena, at the lowest place that is free all its life; on a
+device without sub-buffers, whole buffers are used again instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import insort
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import itemgetter
+from typing import Any, Final
 
 from singa_core.device import Capabilities
 from singa_core.passes.place import Placed, Step
 from singa_core.spec import Spec
+
+TRIES: Final = 8  # to lay pieces down, of each kind
 
 
 @dataclass
@@ -53,7 +59,7 @@ def plan(placed: Placed, capabilities: Capabilities) -> Plan:
     pieces, workspaces = lifetimes(placed)
     align = capabilities.alignment
     everything = [*pieces, *workspaces.values()]
-    bound = live_bytes(everything, len(placed.steps))
+    bound = max(live_bytes(everything), default=0)
     if capabilities.sub_buffers:
         places, buffers = in_arena(everything, align)
     else:
@@ -117,27 +123,54 @@ def dying_input(
     return None
 
 
-def live_bytes(pieces: Sequence[Piece], launches: int) -> int:
-    """The most bytes alive at one launch."""
-    change = [0] * (launches + 2)
+def live_bytes(pieces: Sequence[Piece]) -> list[int]:
+    """The bytes alive at each launch."""
+    change = [0] * (max((piece.last for piece in pieces), default=-1) + 2)
     for piece in pieces:
         change[piece.first] += piece.nbytes
         change[piece.last + 1] -= piece.nbytes
-    live = highest = 0
-    for step in change:
-        live += step
-        highest = max(highest, live)
-    return highest
+    return list(accumulate(change))
 
 
 def in_arena(
     pieces: Sequence[Piece], alignment: int
 ) -> tuple[dict[int, tuple[int, int]], list[int]]:
-    """Offsets in one buffer: largest first, each at the lowest place that is free all its life."""
+    """Offsets in one buffer, each at the lowest place that is free all its life.
+
+    Those that come first lie best: the largest, or what is alive when most is, or those that take
+    most bytes times launches. Whatever ends highest comes first in another try, as long as that
+    may help. The smallest buffer is kept.
+    """
+    if not pieces:
+        return {}, []
+    live = live_bytes(pieces)
+    bound, peak = max(live), live.index(max(live))
+    orders: tuple[Callable[[Piece], Any], ...] = (
+        lambda p: (-p.nbytes, p.first),
+        lambda p: (not p.first <= peak <= p.last, -p.nbytes, p.first),
+        lambda p: (-p.nbytes * (p.last - p.first + 1), p.first),
+    )
+    best: dict[int, tuple[int, int]] = {}
+    least = sum(piece.nbytes + alignment for piece in pieces)
+    for key in orders:
+        ordered = sorted(pieces, key=key)
+        for _ in range(TRIES):
+            places, size = lay_out(ordered, alignment)
+            if size < least:
+                best, least = places, size
+            if least <= bound:
+                return best, [least]
+            highest = {id(p) for p in pieces if places[id(p)][1] + p.nbytes == size}
+            ordered.sort(key=lambda p: id(p) not in highest)  # noqa: B023  (called at once)
+    return best, [least]
+
+
+def lay_out(pieces: Sequence[Piece], alignment: int) -> tuple[dict[int, tuple[int, int]], int]:
+    """Places of pieces that are laid down in this order, and the bytes from first to last."""
     done: list[tuple[int, int, Piece]] = []  # (start, end, piece), by start
     places = {}
     size = 0
-    for piece in sorted(pieces, key=lambda p: (-p.nbytes, p.first)):
+    for piece in pieces:
         start = 0
         for begin, end, other in done:
             if other.first > piece.last or other.last < piece.first:
@@ -146,14 +179,36 @@ def in_arena(
                 break
             start = max(start, -(-end // alignment) * alignment)
         places[id(piece)] = (0, start)
-        done.append((start, start + piece.nbytes, piece))
-        done.sort(key=lambda entry: entry[0])
+        insort(done, (start, start + piece.nbytes, piece), key=itemgetter(0))
         size = max(size, start + piece.nbytes)
-    return places, [size] if pieces else []
+    return places, size
 
 
 def in_buffers(pieces: Sequence[Piece]) -> tuple[dict[int, tuple[int, int]], list[int]]:
-    """Whole buffers, used again: the smallest free one that fits, else the largest grows."""
+    """Whole buffers, used again, in the better of two ways."""
+    return min((by_size(pieces), as_they_come(pieces)), key=lambda found: sum(found[1]))
+
+
+def by_size(pieces: Sequence[Piece]) -> tuple[dict[int, tuple[int, int]], list[int]]:
+    """Largest first, each in the first buffer that is free all its life, so that none grows."""
+    buffers: list[list[Piece]] = []
+    places = {}
+    for piece in sorted(pieces, key=lambda p: (-p.nbytes, p.first)):
+        free = (
+            number
+            for number, others in enumerate(buffers)
+            if all(o.first > piece.last or o.last < piece.first for o in others)
+        )
+        chosen = next(free, len(buffers))
+        if chosen == len(buffers):
+            buffers.append([])
+        buffers[chosen].append(piece)
+        places[id(piece)] = (chosen, 0)
+    return places, [others[0].nbytes for others in buffers]
+
+
+def as_they_come(pieces: Sequence[Piece]) -> tuple[dict[int, tuple[int, int]], list[int]]:
+    """By their first launch: the smallest free buffer that fits, else the largest grows."""
     buffers: list[int] = []
     busy_until: list[int] = []
     places = {}

@@ -89,8 +89,6 @@ def test_a_fault_before_the_first_write_has_changed_nothing(array, device, kind)
         first = step.function.recordings[0].executable.placed.steps[0].entry
         specs = ", ".join(map(str, first.in_specs))
         assert f"failed with Fault: the driver gave up\n  inputs: {specs}" in str(caught.value)
-        # where operations are fused, x * 2 comes later
-        assert specs == ("uint32 (4,)" if device.capabilities.fuses else "float32 (2,), float32 ()")
         assert caught.value.__cause__ is error
     assert step.seen() == before
     assert step.function(x).tolist() == [2.0, 2.0]
