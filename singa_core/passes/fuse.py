@@ -66,9 +66,9 @@ class _Groups:
         if instruction.op not in fuses or len(instruction.outs) != 1:
             return False
         specs = [self.program.specs[slot] for slot in (*instruction.ins, *instruction.outs)]
-        # a float of 16 bits is rounded between two operations: it stays in memory
-        halves = any(s.dtype.is_floating and s.dtype.bits == 16 for s in specs)
-        return specs[-1].itemcount > 0 and not halves
+        # numbers of few bits are rounded between two operations: they stay in memory
+        narrow = any(s.dtype.bits < 32 and s.dtype.kind != "bool" for s in specs)
+        return specs[-1].itemcount > 0 and not narrow
 
     def grow(self) -> None:
         """Put every instruction into the groups of those that feed it, where that is possible."""

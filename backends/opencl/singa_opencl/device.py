@@ -13,6 +13,7 @@ import pyopencl as cl
 from singa_core.device import Capabilities, Device, HostBytes
 from singa_core.dtype import ALL, DType, float64
 from singa_core.errors import DeviceError, DeviceFailure, OutOfRange
+from singa_core.kernels.c.fused import FUSES
 from singa_core.spec import Shape, Spec
 from singa_opencl import choice
 from singa_opencl.check import check_vectors
@@ -39,6 +40,7 @@ class OpenCLDevice(Device):
             alignment=max(device.mem_base_addr_align // 8, 64),
             capacity=device.global_mem_size,
             family=family,
+            fuses=FUSES,
         )
         self.native = device
         self.largest = device.max_mem_alloc_size

@@ -56,6 +56,7 @@ add_table(c)
 
 from singa_core.kernels.c import (  # noqa: E402  (the table must exist before its families)
     elementwise,
+    fused,
     indexing,
     linalg,
     random,
@@ -68,6 +69,7 @@ __all__ = [
     "CallTable",
     "c",
     "elementwise",
+    "fused",
     "indexing",
     "linalg",
     "random",

@@ -38,10 +38,11 @@ class Scalar:
         lines: (variable, dtype, expression with `{T}` for the type); outputs are y0, y1, ...
         outs: dtype code of each output.
         functions: text that the expressions call.
-        vector: the expressions gain from vectors, and allow them.
+        vector: the expressions gain from vectors, and allow them. In a vector, true is -1.
         raw: statements for element i instead of `lines`, with `{0}`, `{1}`, ... for the index of
             the element in each operand.
         extra: more operands, and more numbers, that `raw` uses by name.
+        restrict: no output shares memory with an input that is read after it is written.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Scalar:
     raw: str = ""
     extra: tuple[tuple[str, str, str], ...] = ()
     numbers: tuple[tuple[str, str], ...] = ()
+    restrict: bool = True
 
 
 def one(op: str, ins: Sequence[DType], out: DType) -> Scalar:
@@ -116,11 +118,13 @@ def vector_element(scalar: Scalar, kinds: str, length: str) -> str:
 def _vector_load(n: int, code: str, kind: str, length: str) -> str:
     number = TYPES[code][1]
     if kind == "s":
-        return f"{number}8 x{n} = FILL_{number}(LD_{code}(a{n}, at{n}));"
+        sign = "-" if code == "b1" else ""
+        return f"{number}8 x{n} = FILL_{number}({sign}LD_{code}(a{n}, at{n}));"
     if kind == "c" and code == "f32" and not length:
         return f"{number}8 x{n} = VLD_{code}(a{n}, at{n} + i);"
     last = f"min(j, {length} - 1)" if length else "j"
-    load = f"LD_{code}(a{n}, {place(n, kind, f'i + {last}')})"
+    sign = "-" if code == "b1" else ""
+    load = f"{sign}LD_{code}(a{n}, {place(n, kind, f'i + {last}')})"
     loop = f"for (int j = 0; j < {WIDTH}; j++) v{n}[j] = {load};"
     return f"{number} v{n}[{WIDTH}]; {loop} {number}8 x{n} = vload8(0, v{n});"
 
@@ -129,7 +133,8 @@ def _vector_store(n: int, operand: int, code: str, kind: str, length: str) -> st
     if kind == "c" and code == "f32" and not length:
         return f"VST_{code}(b{n}, at{operand} + i, y{n});"
     number = TYPES[code][1]
-    store = f"ST_{code}(b{n}, {place(operand, kind, 'i + j')}, w{n}[j]);"
+    sign = "-" if code == "b1" else ""
+    store = f"ST_{code}(b{n}, {place(operand, kind, 'i + j')}, {sign}w{n}[j]);"
     loop = f"for (int j = 0; j < {length or WIDTH}; j++) {store}"
     return f"{number} w{n}[{WIDTH}]; vstore8(y{n}, 0, w{n}); {loop}"
 
@@ -215,8 +220,9 @@ def calls(
         body = _GPU.format(offsets=offsets(axes, count), element=element(scalar, path.kinds))
         extra = (("pieces", "IDX"), ("inner", "IDX"))
         source = Source(
-            scalar.name, operands(scalar), (*extra, *names), body, scalar.functions, wide=path.wide
-        )
+            scalar.name, operands(scalar), (*extra, *names), body, scalar.functions,
+            wide=path.wide, restrict=scalar.restrict,
+        )  # fmt: skip
         sizes = (path.size, path.inner)
         items, group = grouped(path.size, target.group), target.group
     every = (*sizes, *values)
@@ -234,8 +240,9 @@ def cpu_source(scalar: Scalar, path: Walk, names: tuple[tuple[str, str], ...]) -
     body = _CPU.format(offsets=offsets(len(path.shape), len(path.strides)), loop=loop)
     sizes = tuple((name, "IDX") for name in ("per", "pieces", "cuts", "chunk", "inner"))
     return Source(
-        scalar.name, operands(scalar), (*sizes, *names), body, scalar.functions, wide=path.wide
-    )
+        scalar.name, operands(scalar), (*sizes, *names), body, scalar.functions,
+        wide=path.wide, restrict=scalar.restrict,
+    )  # fmt: skip
 
 
 # -- ops -------------------------------------------------------------------------------------------

@@ -93,9 +93,10 @@ def broadcast(form: AnyForm, shape: Shape) -> Shape:
     return (0,) * missing + tuple(own)
 
 
-def broadcast_walk(shape: Shape, forms: Sequence[AnyForm]) -> Walk:
-    """Inputs and one packed output walked together; the output comes last."""
-    return walk(shape, *[broadcast(form, shape) for form in forms], contiguous_strides(shape))
+def broadcast_walk(shape: Shape, forms: Sequence[AnyForm], outs: int = 1) -> Walk:
+    """Inputs and packed outputs walked together; the outputs come last."""
+    packed = [contiguous_strides(shape)] * outs
+    return walk(shape, *[broadcast(form, shape) for form in forms], *packed)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ OPENCL: Final = """
 #define F32_BITS(x) as_float(x)
 #define BITS_F64(x) as_ulong(x)
 #define F64_BITS(x) as_double(x)
+#define FILL_int(x) ((int8)(x))
+#define NO_CONTRACT _Pragma("OPENCL FP_CONTRACT OFF")
 """
 
 CUDA: Final = """
@@ -56,6 +58,8 @@ typedef unsigned long long ulong;
 #define F64_BITS(x) __longlong_as_double((long)(x))
 #define INFINITY __int_as_float(0x7f800000)
 #define NAN __int_as_float(0x7fffffff)
+/* compile such a kernel with -fmad=false */
+#define NO_CONTRACT
 """
 
 # The first who finds a fault need not be the one who is told of: one of them is.

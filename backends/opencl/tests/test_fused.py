@@ -1,0 +1,99 @@
+"""Groups of scalar operations: the bits of their members, in one launch."""
+
+import numpy as np
+import pytest
+
+import singa_core as sc
+from conftest import open_device
+from singa_core import ops
+from singa_core.kernels.c.fused import FUSES, scalar_of
+from singa_core.spec import Spec
+
+
+@pytest.fixture
+def opencl():
+    """The first device that there is."""
+    return open_device("opencl")
+
+
+SHAPES = ((3, 5), (64, 100), (1000,), (7, 1, 3), (1, 1), (9,))
+F32, BOOL, I16 = (Spec((4,), name) for name in ("float32", "bool", "int16"))
+
+
+def vectors(x, y, flags):
+    """Functions with a vector body, comparisons and flags that come in and go out."""
+    z = x * y + y
+    low = (z < x) & flags
+    w = ops.where(low, z.exp(), x - y * y)
+    return w * w + y, low, low.astype("float32") + ops.sqrt(ops.abs(x)), ops.logical_not(low)
+
+
+def scalars(x, y, flags):
+    """Integers and casts: a plain loop."""
+    n = (x * 10.0).astype("int32")
+    m = ops.where(flags, n * n - 7, n // 3)
+    return m, m.astype("float32") * y, ops.maximum(m, n) % 5
+
+
+def doubles(x, y, flags):
+    a, b = x.astype("float64"), y.astype("float64")
+    return ops.where(flags, a * b + a, ops.tanh(a) - b)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("function", [vectors, scalars, doubles])
+def test_a_group_gives_the_bits_of_its_members(opencl, function, shape):
+    rng = np.random.default_rng(7)
+    x, y = (sc.tensor(rng.standard_normal(shape, np.float32), device=opencl) for _ in range(2))
+    flags = sc.tensor(rng.integers(0, 2, shape[-1:]).astype(bool), device=opencl)
+    recorded = sc.graph(function)
+    with sc.no_grad():
+        eager, replayed = function(x, y, flags), recorded(x, y, flags)
+    for want, got in zip(
+        *(r if isinstance(r, tuple) else (r,) for r in (eager, replayed)), strict=True
+    ):
+        assert got.numpy().tobytes() == want.numpy().tobytes()
+    (recording,) = recorded.recordings
+    assert [i.op for i in recording.program.instructions].count("fused") >= 1
+    assert recording.executable.report()["launches"] <= 3
+
+
+def test_a_product_is_rounded_before_it_is_added(opencl):
+    """1 + 2**-12 squared is 1 + 2**-11 + 2**-24: its last term is lost where the product is rounded."""
+    x = sc.tensor(np.full(1000, 1 + 2.0**-12, np.float32), device=opencl)
+    got = sc.graph(lambda x: x * x - (1 + 2.0**-11))(x)
+    assert np.all(got.numpy() == 0)
+
+
+def test_an_update_is_written_over_the_old_value(opencl):
+    w, m = (sc.tensor(np.full(100, v, np.float32), device=opencl) for v in (1.0, 2.0))
+
+    @sc.graph
+    def step(x):
+        m.assign(m * 0.5 + x)
+        w.assign(w - m * 0.25)
+
+    for _ in range(3):
+        step(sc.tensor(np.ones(100, np.float32), device=opencl))
+    (recording,) = step.recordings
+    report = recording.executable.report()
+    assert (report["launches"], report["updates"], report["in_place_updates"]) == (1, 2, 2)
+    assert np.all(m.numpy() == 2.0)
+    assert np.all(w.numpy() == -0.5)
+
+
+def test_narrow_numbers_are_not_taken():
+    add = (("add", (), (0, 0), I16.dtype), ("add", (), (1, 1), I16.dtype))
+    assert scalar_of([I16], [I16], add, (2,)) is None
+    assert {"add", "where", "cast"} <= FUSES
+    assert "copy" not in FUSES
+
+
+def test_vectors_are_made_of_floats_and_flags_only():
+    exp = ("exp", (), (0,), F32.dtype)
+    assert scalar_of([F32], [F32], (exp, ("add", (), (1, 1), F32.dtype)), (2,)).vector
+    less = ("less", (), (0, 1), BOOL.dtype)
+    assert scalar_of([F32], [BOOL], (exp, less), (2,)).vector
+    whole = Spec((4,), "int32")
+    cast = ("cast", (("dtype", whole.dtype),), (1,), whole.dtype)
+    assert not scalar_of([F32], [whole], (exp, cast), (2,)).vector
