@@ -29,6 +29,8 @@ class Compiler(Target):
         self.family = family
         self.units = device.max_compute_units
         self.group = min(64, device.max_work_group_size)
+        self.largest_group = device.max_work_group_size
+        self.shared = device.local_mem_size
         self.doubles = "cl_khr_fp64" in device.extensions
         self.options = []
         if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:

@@ -55,10 +55,13 @@ c = CallTable("c")
 add_table(c)
 
 from singa_core.kernels.c import (  # noqa: E402  (the table must exist before its families)
+    activation,
     elementwise,
     fused,
     indexing,
     linalg,
+    optim,
+    pooling,
     random,
     reduction,
     shape,
@@ -67,11 +70,14 @@ from singa_core.kernels.c import (  # noqa: E402  (the table must exist before i
 
 __all__ = [
     "CallTable",
+    "activation",
     "c",
     "elementwise",
     "fused",
     "indexing",
     "linalg",
+    "optim",
+    "pooling",
     "random",
     "reduction",
     "shape",

@@ -135,12 +135,16 @@ class Target(ABC):
         family: "cpu" runs a few work items with vectors, "gpu" many, in groups with shared memory.
         units: work items that run at once in the cpu family; it sets how work is cut.
         group: work items in a group, in the gpu family.
+        largest_group: the most work items that a group can have.
+        shared: bytes of memory that the work items of a group share.
         doubles: the device computes in float64.
     """
 
     family: str = "gpu"
     units: int = 1
     group: int = 64
+    largest_group: int = 256
+    shared: int = 32768
     doubles: bool = True
 
     @abstractmethod

@@ -1,0 +1,90 @@
+"""Kernels of both families on whatever device there is, without the engine around them."""
+
+import numpy as np
+import pytest
+
+from conftest import open_device
+from singa_core.optable import OPS
+from singa_core.spec import Spec, make_form
+
+
+class Runner:
+    """Runs kernels of one family: inputs with their strides, outputs and workspace full of NaN."""
+
+    def __init__(self, device, family):
+        program = pytest.importorskip("singa_opencl.program")
+        self.device, self.family = device, family
+        self.target = program.Compiler(device.native, family)
+        self.target.open(device.context, device.queue)
+
+    def upload(self, array):
+        """The handle of an array that is any view of a packed one."""
+        base = array
+        while base.base is not None:
+            base = base.base
+        start = array.__array_interface__["data"][0] - base.__array_interface__["data"][0]
+        buffer = self.device.alloc(base.nbytes)
+        self.device.upload(buffer, 0, np.ascontiguousarray(base).reshape(-1).view(np.uint8))
+        return buffer, start // array.itemsize
+
+    def poisoned(self, nbytes):
+        """A buffer whose floats are all NaN."""
+        buffer = self.device.alloc(nbytes)
+        self.device.upload(buffer, 0, np.full(nbytes, 255, np.uint8))
+        return buffer, 0
+
+    def __call__(self, table, op, arrays, **attrs):
+        """The results of `op`'s kernel in `table` as arrays; None if it declines."""
+        known = OPS[op]
+        specs = [Spec(a.shape, a.dtype.name) for a in arrays]
+        packed = known.pack(attrs)
+        attrs = known.settle(*specs, **dict(zip(known.attributes, packed, strict=True)))
+        outs = known.infer(*specs, **attrs)
+        outs = list(outs) if isinstance(outs, tuple) else [outs]
+        kernel = table.find(op, [s.dtype for s in specs], [s.dtype for s in outs])
+        assert kernel is not None, f"no kernel of {op} for {specs}"
+        forms = [
+            make_form(spec, tuple(step // a.itemsize for step in a.strides))
+            for spec, a in zip(specs, arrays, strict=True)
+        ]
+        assert kernel.strides or forms == specs
+        found = kernel.prepare(self.target, forms, outs, **attrs)
+        if found is None:
+            return None
+        launch, nbytes = found if isinstance(found, tuple) else (found, None)
+        results = [self.poisoned(spec.nbytes) for spec in outs]
+        workspace = [] if nbytes is None else [self.poisoned(nbytes)]
+        launch(*map(self.upload, arrays), *results, *workspace)
+        made = []
+        for (buffer, _), spec in zip(results, outs, strict=True):
+            host = np.empty(spec.shape, spec.dtype.numpy)
+            self.device.download(buffer, 0, host.reshape(-1).view(np.uint8))
+            made.append(host)
+        return made
+
+
+@pytest.fixture(scope="session")
+def runners():
+    """A Runner for each family, made on first use."""
+    made = {}
+
+    def get(family):
+        if family not in made:
+            device = open_device("opencl")
+            device.open()
+            made[family] = Runner(device, family)
+        return made[family]
+
+    return get
+
+
+@pytest.fixture(params=["cpu", "gpu"])
+def run(request, runners):
+    """Both families in turn."""
+    return runners(request.param)
+
+
+@pytest.fixture
+def cpu(runners):
+    """The family of devices with few, wide work items."""
+    return runners("cpu")
