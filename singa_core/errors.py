@@ -140,10 +140,6 @@ class PluginError(SingaError):
         return f"{text}\ntry: {self.hint}" if self.hint else text
 
 
-class PackWarning(UserWarning):
-    """A pack that cannot be used is left out; see `singa_core.plugins`."""
-
-
 class BackendNotFound(PluginError, LookupError):
     """No installed backend has this name, or none is installed at all."""
 

@@ -31,7 +31,10 @@ def register(op: Operation) -> None:
     taken: Any = OPS.get(op.name, FUNCTIONS.get(op.name))
     if taken is not None and _home(taken) != _home(op):
         rule = f"a name of its own for each operation, {op.name!r} is of {_home(taken)[0]}"
-        raise ArgumentError(where, rule, f"a second one, {' of '.join(_home(op)[::-1])}")
+        second = " of ".join(_home(op)[::-1])
+        raise ArgumentError(
+            where, rule, f"a second one, {second}", hint=f"another name in {_home(op)[1]}"
+        )
     ours = type(op).__module__.partition(".")[0] == __name__.partition(".")[0]
     if not (ours or op.is_composite or op.is_view):
         rule = "a decomposition, so that it runs on every device"

@@ -27,13 +27,18 @@ from copy import copy
 from difflib import get_close_matches
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from singa_core import kernels
 from singa_core.device import Device, forget_entries
-from singa_core.errors import ArgumentError, PackWarning, PluginError
-from singa_core.kernels import KernelTable
-from singa_core.operation import Operation
+from singa_core.errors import ArgumentError, PluginError
+from singa_core.hooks import EVENTS as EVENTS
+from singa_core.hooks import HOOKS as HOOKS
+from singa_core.hooks import PLUGIN_API as PLUGIN_API
+from singa_core.hooks import Ops as Ops
+from singa_core.hooks import PackWarning as PackWarning
+from singa_core.hooks import bound, manager
+from singa_core.hooks import hookimpl as hookimpl
 from singa_core.optable import OPS
 from singa_core.registry import FAULTS, cause, entry_points, owner, registry
 
@@ -43,75 +48,6 @@ if TYPE_CHECKING:
     from singa_core.training import Training
 
 GROUP: Final = "singa.plugins"
-PLUGIN_API: Final = (1, 0)
-"""Version of the interface between core and packs. A minor step only adds hooks and arguments."""
-PROJECT: Final = "singa"  # pluggy's name for our hooks
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-def hookimpl(function: _F) -> _F:
-    """Decorator: this function of a pack answers the hook of its name."""
-    import pluggy  # noqa: PLC0415  (7 ms that nobody pays who has no packs)
-
-    return pluggy.HookimplMarker(PROJECT)(function)
-
-
-class Hooks:
-    """What a pack may answer."""
-
-    def singa_register_ops(self, ops: Ops) -> None:
-        """Name the pack's operations, with `ops.add(...)`: once, before anything is computed."""
-
-    def singa_register_kernels(self, language: str, table: KernelTable) -> None:
-        """Add kernels in a language, once for each language that an opened device speaks.
-
-        `table` is written to as any kernel table: `table.kernel(...)`, `table.prepared(...)`. What
-        was added counts once the hook has returned.
-        """
-
-    def singa_on_setup(self, training: Training) -> None:
-        """As `Callback.on_setup`, for every training; and so the others below."""
-
-    def singa_on_train_begin(self, training: Training) -> None:
-        """Before the first epoch of a run."""
-
-    def singa_on_epoch_begin(self, training: Training) -> None:
-        """Before the first step of an epoch."""
-
-    def singa_on_step_end(self, training: Training) -> None:
-        """After a step."""
-
-    def singa_on_epoch_end(self, training: Training) -> None:
-        """After an epoch."""
-
-    def singa_on_interrupted(self, training: Training) -> None:
-        """After Ctrl-C or a loader's failure."""
-
-    def singa_on_train_end(self, training: Training) -> None:
-        """After everything, also if that was an error."""
-
-
-HOOKS: Final = tuple(name for name in vars(Hooks) if name.startswith("singa_"))
-EVENTS: Final = tuple(name for name in HOOKS if name.startswith("singa_on_"))
-
-
-class Ops:
-    """Where a pack names its operations."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-
-    def add(self, *operations: Operation) -> None:
-        """Name operations. Raises: ArgumentError for what is none, or not the one of its name."""
-        for op in operations:
-            if not isinstance(op, Operation):
-                hint = "an instance of it" if isinstance(op, type) else None
-                raise ArgumentError("ops.add", "an Operation", repr(op), hint=hint)
-            if OPS.get(op.name) is not op:
-                rule = f"the operation that is registered as {op.name!r}"
-                raise ArgumentError("ops.add", rule, f"another one, of {type(op).__module__}")
-        self.names += [op.name for op in operations]
 
 
 class Pack:
@@ -185,10 +121,20 @@ class Packs:
             if name in known:
                 raise pack.error("metadata", f"there is a pack {name!r} already")
             self._load(pack)
-            for language in self._languages:
-                self._add_kernels(pack, language)
+            self._add_all_kernels(pack)
             self._registered[name] = module
             self._known()[name] = pack
+            forget_entries()
+
+    def refresh(self) -> None:
+        """Look for packs again, for a `pip install` in a running process; loaded ones stay."""
+        with self._lock:
+            known = {pack.name: pack for pack in self.all() if pack.failure is None}
+            self._packs = found = {**self._scan(), **known}
+            for name, pack in found.items():
+                if name not in known:
+                    self._guarded(pack, self._load)
+                    self._guarded(pack, self._add_all_kernels)
             forget_entries()
 
     def serve(self, device: Device) -> None:
@@ -302,6 +248,10 @@ class Packs:
                 raise pack.error("hooks", f"{caller.name} is a wrapper, which no hook here takes")
         self._manager.register(pack.module, pack.name)
 
+    def _add_all_kernels(self, pack: Pack) -> None:
+        for language in self._languages:
+            self._add_kernels(pack, language)
+
     def _add_kernels(self, pack: Pack, language: str) -> None:
         """Stage kernels: all that a pack has in a language, or none."""
         table = kernels.table(language)
@@ -328,31 +278,11 @@ class Packs:
             return
         for impl in reversed(getattr(self._manager.hook, hook).get_hookimpls()):
             pack = self._known().get(impl.plugin_name) or Pack(impl.plugin_name)
-            yield pack, _caller(impl)
+            yield pack, bound(impl)
 
     def _calls(self, pack: Pack, hook: str) -> Iterator[Callable[..., Any]]:
         """The answers of one pack."""
         return (call for at, call in list(self._answers(hook)) if at.name == pack.name)
-
-
-def _caller(impl: Any) -> Callable[..., Any]:
-    """A hook's function, which gets those of the arguments that it takes."""
-
-    def call(**given: Any) -> Any:
-        return impl.function(*[given[name] for name in impl.argnames])
-
-    return call
-
-
-def manager() -> pluggy.PluginManager:
-    """Pluggy's side of it."""
-    import pluggy  # noqa: PLC0415  (see hookimpl)
-
-    mark, made = pluggy.HookspecMarker(PROJECT), pluggy.PluginManager(PROJECT)
-    for name in HOOKS:
-        mark(vars(Hooks)[name])
-    made.add_hookspecs(Hooks)
-    return made
 
 
 def chosen() -> tuple[str, ...] | None:
@@ -360,7 +290,8 @@ def chosen() -> tuple[str, ...] | None:
     text = os.environ.get("SINGA_PLUGINS", "").strip()
     if not text:
         return None
-    return () if text == "off" else tuple(name.strip() for name in text.split(",") if name.strip())
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    return () if text.lower() == "off" else names
 
 
 def check_api(pack: Pack) -> None:

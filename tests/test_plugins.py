@@ -15,9 +15,10 @@ import pytest
 import singa_core as sc
 from singa_core import kernels, plugins
 from singa_core.callbacks.base import Callback
-from singa_core.errors import ArgumentError, PackWarning, PluginError
+from singa_core.errors import ArgumentError, PluginError
+from singa_core.hooks import Hooks
 from singa_core.optable import OPS
-from singa_core.plugins import Hooks, Packs, hookimpl
+from singa_core.plugins import Packs, PackWarning, hookimpl
 from singa_core.registry import entry_points, registry
 
 OP = """
@@ -187,6 +188,25 @@ def test_a_pack_of_this_process(tables, monkeypatch, device):
         packs.register("made_here", module)
 
 
+def test_a_pack_that_is_installed_later_is_found_by_refresh(installed, tables):
+    installed("alpha", pack(op("toy_double")))
+    installed("broken", "raise ValueError('not yet')")
+    packs, device = Packs(), registry.resolve("cpu_numpy")
+    with pytest.warns(PackWarning):
+        packs.serve(device)
+    x = sc.tensor([1.0], device=device)
+    assert OPS["toy_double"](x).tolist() == [2.0]
+    hooks = KERNEL.replace("toy_double", "toy_triple")
+    installed("beta", pack(op("toy_triple", cls="Triple"), hooks=hooks))
+    assert [p.name for p in packs.all()] == ["alpha", "broken"]
+    first = packs.all()[0]
+    with pytest.warns(PackWarning):  # it gets another chance
+        packs.refresh()
+    assert {p.name for p in packs.all()} == {"alpha", "beta", "broken"}
+    assert first in packs.all()
+    assert OPS["toy_triple"](x).tolist() == [2.25]
+
+
 # -- training events --------------------------------------------------------------------------------
 
 
@@ -301,11 +321,11 @@ HOOKS = ", ".join(plugins.HOOKS)
         (pack(op("relu")),
          "import: import of toy_pack_alpha raised ArgumentError: operation relu: needs a name of "
          "its own for each operation, 'relu' is of singa_core.ops.activation, "
-         "got a second one, Toy of toy_pack_alpha"),
+         "got a second one, Toy of toy_pack_alpha\ntry: another name in Toy"),
         (pack(op("glu")),
          "import: import of toy_pack_alpha raised ArgumentError: operation glu: needs a name of "
          "its own for each operation, 'glu' is of singa_core.ops.activation_composed, "
-         "got a second one, Toy of toy_pack_alpha"),
+         "got a second one, Toy of toy_pack_alpha\ntry: another name in Toy"),
         (PACK + BARE,
          "import: import of toy_pack_alpha raised ArgumentError: operation toy_bare: needs a "
          "decomposition, so that it runs on every device, got none in Bare\n"
@@ -358,7 +378,7 @@ def test_two_packs_with_one_operation(installed):
         Packs(),
         "plugin 'beta' (singa-beta 1.2): import: import of toy_pack_beta raised ArgumentError: "
         "operation toy_double: needs a name of its own for each operation, 'toy_double' is of "
-        f"{first}, got a second one, Second of toy_pack_beta",
+        f"{first}, got a second one, Second of toy_pack_beta\ntry: another name in Second",
     )
     assert found["alpha"].failure is None
     assert type(OPS["toy_double"]).__name__ == "First"

@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = options.run(options)
         sys.stdout.flush()  # here, where a closed pipe is expected
     except SingaError as error:
-        print(f"singa: {error}", file=sys.stderr)
+        print("\n".join(wrapped(f"singa: {error}", "  ")), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("singa: interrupted", file=sys.stderr)

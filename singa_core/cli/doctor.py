@@ -22,6 +22,7 @@ from singa_core.cli.text import gibibytes, wrapped
 from singa_core.errors import ArgumentError
 
 LIBRARIES: Final = ("numpy", "ml_dtypes", "pluggy", "safetensors", "tqdm", "importlib-metadata")
+SLOW: Final = 1.0  # seconds for a probe
 THREADS: Final = re.compile(r"(OMP|OPENBLAS|MKL|BLIS|VECLIB)_(NUM|MAXIMUM)_THREADS")
 
 
@@ -171,11 +172,18 @@ def _finding(finding: Finding) -> list[str]:
         lines = wrapped(told, " " * 9)
     else:
         lines = wrapped(f"  ok     {finding.name}{owner}", " " * 9)
+    if finding.probe is not None and finding.probe["seconds"] > SLOW:
+        told = (
+            f"its probe took {finding.probe['seconds']:.1f} s, and should take less than {SLOW:g}"
+        )
+        lines += wrapped(f"{' ' * 9}{told}", " " * 11)
     for device in finding.devices:
         memory, types = gibibytes(device["capacity"]), element_types(device["dtypes"])
         text = f"{device['name']}: {memory}, element types {types}"
         text += f", kernels in {' then '.join(device['languages'])}"
         lines += wrapped(f"{' ' * 9}{text}, open in {device['seconds']:.2f} s", " " * 11)
+        if device["driver"]:
+            lines += wrapped(f"{' ' * 11}driver: {device['driver']}", " " * 13)
     if finding.pack is not None:
         pack = finding.pack
         parts = [f"operations {', '.join(pack['ops'])}"] if pack["ops"] else []

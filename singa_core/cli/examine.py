@@ -17,6 +17,7 @@ from typing import Any, Final
 from singa_core import plugins, registry
 
 STAGES: Final = {"load": "import"}  # where the patient's own word is not a stage's
+_RUNNING: Final[set[subprocess.Popen[bytes]]] = set()
 GROUPS: Final = {"backend": registry.GROUP, "plugin": plugins.GROUP}
 
 
@@ -67,7 +68,13 @@ def examine(wanted: Iterable[tuple[str, str]], timeout: float) -> list[Finding]:
             pool.submit(_examine, kind, name, offered[kind].get(name, ()), timeout)
             for kind, name in wanted
         ]
-        return [job.result() for job in jobs]
+        try:
+            return [job.result() for job in jobs]
+        except BaseException:  # Ctrl-C: nobody waits for the patients
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(_RUNNING):
+                _kill(process)
+            raise
 
 
 def _examine(kind: str, name: str, distributions: tuple[str, ...], timeout: float) -> Finding:
@@ -110,11 +117,13 @@ def in_a_process(args: Sequence[str], timeout: float) -> tuple[str, str, int | N
             start_new_session=True,
         )  # fmt: skip
         status: int | None = None
+        _RUNNING.add(process)
         try:
             status = process.wait(timeout)
         except subprocess.TimeoutExpired:
             pass
         finally:
+            _RUNNING.discard(process)
             _kill(process)
         texts = []
         for file in (out, err):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 import json
+import operator
 import os
 import sys
 import time
@@ -26,7 +27,7 @@ def main(argv: Sequence[str]) -> int:
     os.dup2(2, 1)  # what foreign code prints must not mix with the report
 
     def tell(**said: Any) -> None:
-        print(json.dumps(said), file=report, flush=True)
+        print(json.dumps(said, default=plain), file=report, flush=True)
 
     tell(at="import singa_core")
     from singa_core.errors import PluginError, SingaError  # noqa: PLC0415  (told first)
@@ -43,6 +44,11 @@ def main(argv: Sequence[str]) -> int:
         tell(error={"stage": None, "reason": cause(error), "hint": None})
     tell(done=True)
     return 0
+
+
+def plain(value: Any) -> Any:
+    """What a backend has said in a type that JSON does not know: a NumPy integer, say."""
+    return operator.index(value) if hasattr(type(value), "__index__") else str(value)
 
 
 def backend(name: str, tell: Tell) -> None:
@@ -66,6 +72,7 @@ def backend(name: str, tell: Tell) -> None:
         capabilities = device.capabilities
         told = {
             "name": device.name,
+            "driver": device.driver,
             "family": capabilities.family,
             "host": capabilities.host,
             "capacity": capabilities.capacity,

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -156,9 +158,10 @@ def test_devices_by_name_touches_these_only(folder, run):
 
 def test_devices_a_name_that_nobody_has(folder, run):
     toys.backend(folder, "alpha")
-    assert run("devices", "alhpa") == (
-        1, "", "singa: backend 'alhpa': no such backend; installed: alpha, cpu_numpy\ntry: 'alpha'\n"
-    )  # fmt: skip
+    status, out, err = run("devices", "alhpa")
+    assert (status, out) == (1, "")
+    assert err.startswith("singa: backend 'alhpa': no such backend; installed: alpha, cpu_numpy")
+    assert err.endswith("\n  try: 'alpha'\n")
 
 
 def test_devices_that_was_named_and_cannot_be_used(folder, run):
@@ -273,6 +276,44 @@ def test_doctor_gives_up_on_one_that_hangs(folder, run):
     )
 
 
+def test_an_interrupt_ends_the_doctor_and_the_patients(folder):
+    mark = folder / "patient"
+    probe = f"open({str(mark)!r}, 'w').write(str(__import__('os').getpid())) and {SLEEP}"
+    toys.backend(folder, "hangs", probe=probe)
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "singa_core", "doctor", "hangs", "--timeout", "600"]
+    doctor = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+    for _ in range(600):
+        if mark.exists() and mark.read_text():
+            break
+        time.sleep(0.1)
+    doctor.send_signal(signal.SIGINT)
+    _, err = doctor.communicate(timeout=60)
+    assert (doctor.returncode, err) == (130, "singa: interrupted\n")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(mark.read_text()), 0)
+
+
+def test_doctor_bears_what_json_does_not_know(folder, run):
+    opener = toys.OPENER.format(name="odd") + "    return device\n"
+    opener = opener.replace(
+        "    return device\n    return device\n",
+        "    import dataclasses, numpy\n"
+        "    device.capabilities = dataclasses.replace(\n"
+        "        device.capabilities, capacity=numpy.int64(2**31))\n"
+        "    device.driver = 'toylib 7'\n"
+        "    return device\n",
+    )
+    slow = "__import__('time').sleep(1.1) or Probe(True, '', numpy.int64(1))"
+    manifest = "import numpy\n" + toys.MANIFEST
+    toys.backend(folder, "odd", manifest=manifest, probe=slow, opener=opener)
+    status, out, _ = run("doctor", "odd")
+    assert status == 0, out
+    assert "odd: 2.0 GiB, element types no bfloat16" in out
+    assert "\n           driver: toylib 7\n" in out
+    assert "its probe took 1." in out
+
+
 def test_doctor_in_words(folder, run):
     toys.backend(folder, "newer", api=(2, 0))
     toys.backend(folder, "absent", probe="Probe(False, 'no driver')")
@@ -331,4 +372,4 @@ def test_doctor_a_name_that_nobody_has(run):
     status, out, err = run("doctor", "cpu_nunpy")
     assert (status, out) == (1, "")
     assert err.startswith("singa: doctor: needs the name of a backend or plugin (")
-    assert err.endswith("got cpu_nunpy\ntry: cpu_numpy\n")
+    assert err.endswith("got cpu_nunpy\n  try: cpu_numpy\n")

@@ -12,7 +12,7 @@ FLOORS = (
     ("F4 layers", "layer layers parameter watched fingerprint initializer opt metric data"),
     (
         "F5 model",
-        "model io training interrupts callbacks summary plot parallel plugins conformance profile cli __main__",
+        "model io hooks training interrupts callbacks summary plot parallel plugins conformance profile cli __main__",
     ),
 )
 OPEN_TO_BACKENDS = 1  # backends import up to this floor
