@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 import tempfile
@@ -120,8 +121,10 @@ class Run:
         path, title = self.options.plot, f"{self.options.name} on {self.options.device}"
         try:
             curves(history, path, title=title, names=("train", "test"), labels=self.labels)
-        except (PlotMissing, OSError) as error:
-            reason = str(error).replace("\n", "; ")
-            print(f"no picture of the curves: {reason}")
+        except PlotMissing:
+            python = min(sys.executable, os.path.relpath(sys.executable), key=len)
+            print(f"no picture of the curves: {python} -m pip install matplotlib, and there is one")
+        except OSError as error:
+            print(f"no picture of the curves: {error}")
         else:
             print(f"curves in {path}")

@@ -271,12 +271,21 @@ def test_without_matplotlib_one_line_says_so(run, monkeypatch, tmp_path):
         raise ModuleNotFoundError(name=name)
 
     monkeypatch.setattr("singa_core.plot.import_module", import_module)
-    line = (
-        "no picture of the curves: curves: needs matplotlib, got no package matplotlib; "
-        "try: pip install matplotlib"
+    line = run("mnist_mlp", "--epochs", "1").splitlines()[-1]
+    assert re.fullmatch(
+        r"no picture of the curves: \S+ -m pip install matplotlib, and there .*", line
     )
-    assert run("mnist_mlp", "--epochs", "1").splitlines()[-1] == line
+    assert (tmp_path / line.split()[5]).resolve() == Path(sys.executable).resolve()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_curves_that_cannot_be_written_are_one_line(run, monkeypatch):
+    def curves(*args, **options):
+        raise OSError("a full disk")
+
+    monkeypatch.setattr(_run, "curves", curves)
+    last = run("mnist_mlp", "--epochs", "1").splitlines()[-1]
+    assert last == "no picture of the curves: a full disk"
 
 
 # --- the main one, as a user starts and leaves it ----------------------------------------------------
