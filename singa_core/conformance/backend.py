@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -79,3 +80,19 @@ def _version(name: str) -> str:
     from importlib_metadata import version  # noqa: PLC0415
 
     return version(name)
+
+
+def manifest_module(manifest: Manifest) -> tuple[str, str]:
+    """(module, attribute) where a Manifest lives: what its entry point names."""
+    from importlib_metadata import entry_points  # noqa: PLC0415
+
+    for point in entry_points(group="singa.backends", name=manifest.name):
+        module, _, attribute = point.value.partition(":")
+        found = sys.modules.get(module)
+        if found is not None and getattr(found, attribute, None) is manifest:
+            return module, attribute
+    for module, found in list(sys.modules.items()):
+        for attribute, value in list(vars(found).items()) if found is not None else ():
+            if value is manifest and module != "__main__":
+                return module, attribute
+    raise PluginError(manifest.name, "manifest", "no module has it: it must be importable by name")

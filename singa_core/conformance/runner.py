@@ -55,7 +55,7 @@ def arguments(given: Sequence[str]) -> list[str]:
     here = Path(__file__).parent
     made = [
         "-p", "singa_core.conformance.plugin", "-p", "no:cacheprovider",
-        "-c", str(here / "pytest.ini"), "--rootdir", str(here), "-q", "--no-header",
+        "-c", str(here / "pytest.ini"), "--rootdir", str(here), "--noconftest", "-q", "--no-header",
         "--singa-backend", name, "--singa-level", options.level,
     ]  # fmt: skip
     for key in ("groups", "known", "report", "html", "badge"):

@@ -41,6 +41,11 @@ CLASSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType({
         "sum prod mean var std norm matmul cumsum cumprod scatter_add linear conv conv_transpose "
         "conv_grad_input conv_grad_weight".split()
     ),
+    # the same, with functions before and after
+    "composed": frozenset(
+        "softmax log_softmax logsumexp attention layer_norm layer_norm_grad rms_norm group_norm "
+        "batch_norm batch_norm_grad softmax_cross_entropy soft_cross_entropy".split()
+    ),
 })  # fmt: skip
 UNITS: Final[Mapping[str, Mapping[str, float]]] = MappingProxyType({
     #            float64, float32, float16, bfloat16; the halves are computed in float32
@@ -49,7 +54,9 @@ UNITS: Final[Mapping[str, Mapping[str, float]]] = MappingProxyType({
     "divided": {"float64": 1.0, "float32": 2.5, "float16": 0.51, "bfloat16": 0.51},
     "computed": dict.fromkeys(EPS, 4.0),
     "reduced": dict.fromkeys(EPS, 1.0),
+    "composed": dict.fromkeys(EPS, 2.0),
 })  # fmt: skip
+GATHERED: Final = ("reduced", "composed")
 GRADIENT: Final = {"float64": 1e-6, "float32": 2e-3, "float16": 2e-2, "bfloat16": 1e-1}
 LOSS: Final = 1e-5
 MOST: Final = 10.0
@@ -76,7 +83,7 @@ def class_of(op: str) -> str:
 def bound(kind: str, dtype: str, terms: int = 1) -> float:
     """The relative error that a class may have in a dtype; `terms` values meet in one result."""
     units = UNITS[kind][dtype] * WIDENED.get((kind, dtype), 1.0)
-    return units * EPS[dtype] * (max(terms, 1) ** 0.5 if kind == "reduced" else 1.0)
+    return units * EPS[dtype] * (max(terms, 1) ** 0.5 if kind in GATHERED else 1.0)
 
 
 def compare(op: str, got: npt.NDArray[Any], expected: Any, terms: int = 1) -> None:
@@ -100,7 +107,7 @@ def compare(op: str, got: npt.NDArray[Any], expected: Any, terms: int = 1) -> No
         beyond = np.abs(exact) > LARGEST.get(name, np.inf)
         exact = np.where(beyond, np.sign(exact) * np.inf, exact)
     finite = np.abs(exact[np.isfinite(exact)])
-    scale = finite.max(initial=0.0) if kind in ("computed", "reduced") else 0.0
+    scale = finite.max(initial=0.0) if kind in ("computed", *GATHERED) else 0.0
     relative = bound(kind, name, terms)
     differs(op, widened(got), exact, relative, max(relative * scale, TINY[name]))
 

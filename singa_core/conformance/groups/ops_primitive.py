@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from singa_core.conformance.cases import (
+    FLOATS,
     PRIMITIVES,
     Case,
     broadcast,
@@ -29,6 +30,7 @@ from singa_core.conformance.groups.common import (
     terms,
     unchanged,
 )
+from singa_core.conformance.larger import larger
 from singa_core.conformance.oracles.common import HostArray
 from singa_core.conformance.tolerances import expect
 from singa_core.device import Device
@@ -70,7 +72,7 @@ def compare_layout(case: Case, device: Device, hosts: list[HostArray], at: int, 
 
 
 @of_primitives
-def test_samples(name: str, device: Device, case: Cases) -> None:
+def test_primitive_samples(name: str, device: Device, case: Cases) -> None:
     """The op's own samples; twice, since the second call meets what the first left in caches."""
     for one in cases(name, device):
         cell = place(one, device)
@@ -80,7 +82,7 @@ def test_samples(name: str, device: Device, case: Cases) -> None:
 
 
 @of_primitives
-def test_layouts(name: str, device: Device, case: Cases) -> None:
+def test_primitive_layouts(name: str, device: Device, case: Cases) -> None:
     """Transposed, reversed, with gaps, and broadcast: each input in turn."""
     for one in cases(name, device):
         hosts, cell = one.hosts(), place(one, device)
@@ -102,13 +104,21 @@ def may_repeat(name: str, at: int) -> bool:
 
 
 @of_primitives
-def test_edges(name: str, device: Device, case: Cases) -> None:
+def test_primitive_edges(name: str, device: Device, case: Cases) -> None:
     """NaN, infinity, zeros of both signs, the ends of each type, ties of rounding."""
     for ins, outs, _ in signatures(name, device):
         for trial in trials(name, ins, outs):
             cell = (name, (ins or outs)[0].name, "native", "")
             detail = f"{(ins or outs)[0]}-{trial.name}"
             case.check(detail, run_trial, name, trial, device, outs, cell=cell)
+
+
+@of_primitives
+def test_primitive_larger(name: str, device: Device, case: Cases) -> None:
+    """Sizes beside powers of two, where vectors and tiles have tails."""
+    for one in larger(name, device, FLOATS if case.full else ("float32", "float16")):
+        detail = f"{one.subject}-{one.number}"
+        case.check(detail, compare_sample, one, device, 0, cell=place(one, device))
 
 
 def run_trial(name: str, trial: Trial, device: Device, outs: list[DType]) -> None:
