@@ -9,12 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import test_samples as walk
 from far.device import TABLE, Handle
 from house import counts
 from singa_core import ops
-from singa_core.conformance.cases import same_bits
+from singa_core.conformance.cases import cases, layouts, same_bits, told
 from singa_core.conformance.gradcheck import check_gradients
+from singa_core.conformance.groups.autograd import against_itself, wanted_of
+from singa_core.conformance.groups.graph import replays
+from singa_core.conformance.groups.ops_composite import lowered
+from singa_core.conformance.groups.ops_primitive import compare_layout, compare_sample
 from singa_core.conformance.tolerances import compare
 from singa_core.executable import LoopExecutable
 from singa_core.ops.base import Unary
@@ -113,14 +116,26 @@ def does_nothing(prepare):
     return lambda device, ins, outs, **attrs: lambda *handles: None
 
 
-VALUES = walk.test_values_are_the_oracle_s_and_specs_are_the_inferred_ones
+def values(op, device):
+    for case in cases(op, device):
+        for variant in (0, 1):
+            with told(case):
+                compare_sample(case, device, variant)
+
+
+def strides(op, device):
+    for case in cases(op, device):
+        hosts = case.hosts()
+        for at, host in enumerate(hosts):
+            for _, x in layouts(host, device):
+                with told(case):
+                    compare_layout(case, device, hosts, at, x)
 
 
 @pytest.mark.parametrize(
     ("spoil", "check", "flags"),
-    [(off_by_one, VALUES, {}), (writes_its_input, VALUES, {}), (does_nothing, VALUES, {}),
-     (remembers_its_first_result, VALUES, {}),
-     (ignores_strides, walk.test_layouts_do_not_matter, {"strides": True})],
+    [(off_by_one, values, {}), (writes_its_input, values, {}), (does_nothing, values, {}),
+     (remembers_its_first_result, values, {}), (ignores_strides, strides, {"strides": True})],
     ids=lambda x: getattr(x, "__name__", ""),
 )  # fmt: skip
 def test_a_broken_kernel_is_caught(far_device, broken, spoil, check, flags):
@@ -129,6 +144,11 @@ def test_a_broken_kernel_is_caught(far_device, broken, spoil, check, flags):
     with pytest.raises(FAILS) as e:
         check("mul", far_device)
     assert any("mul sample" in note for note in e.value.__notes__)
+
+
+def all_replays(op, device):
+    for case in cases(op, device):
+        replays(case, device)
 
 
 # -- the engine -------------------------------------------------------------------------------------
@@ -152,13 +172,13 @@ def test_an_executable_that_keeps_its_first_arguments_is_caught(device, monkeypa
     )
     monkeypatch.setattr(LoopExecutable, "_patch", lazy)
     with pytest.raises((AssertionError, RuntimeError, TypeError)):
-        walk.test_a_replay_gives_the_bits_of_eager("mul", device)
+        all_replays("mul", device)
 
 
 def test_a_result_that_is_overwritten_by_the_next_replay_is_caught(device, monkeypatch):
     monkeypatch.setattr(LoopExecutable, "_renew_leases", lambda self: None)
     with pytest.raises(AssertionError):
-        walk.test_a_replay_gives_the_bits_of_eager("mul", device)
+        all_replays("mul", device)
 
 
 # -- gradients and compositions ---------------------------------------------------------------------
@@ -167,8 +187,9 @@ def test_a_result_that_is_overwritten_by_the_next_replay_is_caught(device, monke
 def test_a_wrong_gradient_is_caught(device, monkeypatch):
     cls = type(OPS["mul"])
     monkeypatch.setattr(cls, "backward", lambda self, grad, a, b, *, needs: (grad * b, grad * b))
+    first = next(cases("mul", device, ("float64",)))
     with pytest.raises((AssertionError, RuntimeError)):
-        walk.test_gradients_are_derivatives("mul", device)
+        against_itself(first, device, wanted_of(first))
 
 
 def test_a_wrong_decomposition_is_caught(monkeypatch):
@@ -177,7 +198,8 @@ def test_a_wrong_decomposition_is_caught(monkeypatch):
     monkeypatch.setattr(cls, "forward", lambda self, x: x.tanh())
     device.state.entries.clear()
     with pytest.raises(AssertionError):
-        walk.test_a_composite_is_its_decomposition("sigmoid", device)
+        with lowered(device):
+            values("sigmoid", device)
     device.state.entries.clear()
 
 

@@ -44,6 +44,19 @@ def test_an_op_has_samples_and_an_oracle(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_something_empty_is_among_the_samples(name):
+    """No elements in, or no elements out."""
+    samples = OPS[name].samples
+    inputs = any(0 in i.shape for s in samples for i in s.inputs)
+    sizes = [s.attrs.get(key) for s in samples for key in ("shape", "size", "n")]
+    outputs = any(0 in size if isinstance(size, tuple) else size == 0 for size in sizes)
+    assert inputs or outputs or name in NO_EMPTY
+
+
+NO_EMPTY = ("argmax", "argmin")  # of nothing there is no largest
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_an_op_says_its_shapes_and_its_source(name):
     docs = inspect.getdoc(type(OPS[name])) or ""
     assert "Shapes:" in docs

@@ -8,16 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _COUNTS: Counter[str] = Counter()
-_SEEN: dict[str, set[str]] = {"ops": set(), "samples": set(), "devices": set(), "lines": set()}
-
-
-def sample_ran(op: str, number: int, dtype: str, device: str) -> None:
-    """A sample of an op was run with a dtype on a device and its values were compared."""
-    _COUNTS["runs"] += 1
-    _SEEN["ops"].add(op)
-    _SEEN["samples"].add(f"{op}/{number}")
-    _SEEN["devices"].add(device)
-    _COUNTS[f"dtype {dtype}"] += 1
+_SEEN: dict[str, set[str]] = {"lines": set()}
 
 
 def bitwise_compared(number: int = 1) -> None:
@@ -67,12 +58,8 @@ def merge(data: dict) -> None:
 
 def lines() -> list[str]:
     """The summary."""
-    ops, samples, devices = (len(_SEEN[name]) for name in ("ops", "samples", "devices"))
-    dtypes = _with_prefix("dtype ")
     first, second, peer = (_COUNTS[f"gradient {order}"] for order in (1, 2, "peer"))
     return [
-        f"{ops} ops, {samples} samples, {devices} devices: {_COUNTS['runs']} runs"
-        + (f" ({', '.join(f'{dtype} {n}' for dtype, n in dtypes)})" if dtypes else ""),
         f"eager == graph, bit for bit: {_COUNTS['bitwise']} comparisons",
         f"gradients: {first} of first order, {second} of second order, {peer} against a peer",
         *(f"{what}: {n}" for what, n in _with_prefix("also ")),

@@ -31,8 +31,8 @@ def owned(device: Device) -> frozenset[str]:
 
 
 @contextmanager
-def lowered(name: str, device: Device) -> Iterator[bool]:
-    """The composite, and those it is made of, without kernels; False if that changes nothing."""
+def lowered(device: Device) -> Iterator[bool]:
+    """Composites without their kernels; False if there are none."""
     if not owned(device):
         yield False
         return
@@ -44,7 +44,7 @@ def walk(name: str, device: Device, case: Cases, every: list[Case]) -> None:
     """Each case as served, and lowered."""
     for one in every:
         case.check(f"{one.subject}-{one.number}", check, one, device, cell=place(one, device))
-    with lowered(name, device) as differs:
+    with lowered(device) as differs:
         for one in every if differs else ():
             where = (name, one.subject, "lowered", "")
             case.check(f"lowered-{one.subject}-{one.number}", check, one, device, cell=where)
