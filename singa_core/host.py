@@ -26,6 +26,9 @@ def host_array(data: Any, dtype: DType | None) -> npt.NDArray[Any]:
     Raises: DTypeError for what is no numbers, ShapeError for ragged lists.
     """
     host, own = as_host(data)
+    if not own and (host.dtype == object or (host.dtype == np.float64 and is_huge(host))):
+        exact = exact_integers(data, dtype)
+        host = host if exact is None else exact
     if dtype is None:
         found = known_dtype(data, host)
         dtype = as_dtype("float32") if not own and found.name == "float64" else found
@@ -100,6 +103,29 @@ def known_dtype(data: Any, host: npt.NDArray[Any]) -> DType:
             known = None if isinstance(first, int) else type(first).__name__
             got = repr(first) if first is None else f"{known or 'an integer beyond 64 bits'}"
         raise DTypeError("tensor", "numbers of a supported dtype", got) from None
+
+
+def is_huge(host: npt.NDArray[Any]) -> bool:
+    """True for floats among which integers may be that int64 does not hold."""
+    return bool((abs(host) >= 2.0**63).any())
+
+
+def exact_integers(data: Any, dtype: DType | None) -> npt.NDArray[Any] | None:
+    """Python integers beyond int64, that NumPy would take as floats or objects; None if not such.
+
+    Raises: DTypeError if no integer dtype holds them all.
+    """
+    items = np.asarray(data, dtype=object)
+    numbers = [int(v) for v in items.flat if isinstance(v, int | np.integer)]
+    if not numbers or len(numbers) != items.size:
+        return None
+    low, high = min(numbers), max(numbers)
+    if dtype is not None and not dtype.is_integer and high < 2**1023 and low > -(2**1023):
+        return items.astype(np.float64)
+    if low < 0 or high >= 2**64:
+        rule = "integers in the range of int64 or of uint64"
+        raise DTypeError("tensor", rule, f"{low} to {high}", hint="dtype='float32'")
+    return items.astype(np.uint64)
 
 
 def check_range(host: npt.NDArray[Any], dtype: DType) -> None:

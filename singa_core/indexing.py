@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from singa_core.checks import as_integer
-from singa_core.dtype import as_dtype
+from singa_core.dtype import DType, as_dtype, fits
 from singa_core.errors import DTypeError, OutOfRange, ShapeError
 from singa_core.host import as_host
 from singa_core.optable import OPS, function
@@ -279,10 +279,16 @@ def on_device(y: Tensor, index: Any) -> Tensor:
     """An index as a tensor of int32 or int64 beside y."""
     if not isinstance(index, Tensor):
         return beside(y, np.asarray(index, np.int64))
-    kept: Any = index
-    if index.dtype.name == "uint64":  # a place beyond all of int64 is outside, not negative
-        kept = OPS["minimum"](kept, 2**63 - 1)
-    result: Tensor = kept if index.dtype.name in ("int32", "int64") else kept.astype("int64")
+    return signed(index)
+
+
+def signed(index: Tensor) -> Tensor:
+    """Places as int32 or int64. What int64 does not hold stays out of range."""
+    if index.dtype.name in ("int32", "int64"):
+        return index
+    if index.dtype.name == "uint64":
+        index = OPS["minimum"](index, 2**63 - 1)
+    result: Tensor = index.astype("int64")
     return result
 
 
@@ -326,7 +332,10 @@ def counted(x: Tensor) -> Tensor:
 
 
 def fitting(x: Tensor, value: Any) -> Tensor:
-    """The value as a tensor of x's dtype. Raises: DTypeError if its kind is higher."""
+    """The value as a tensor of x's dtype.
+
+    Raises: DTypeError if its kind is higher, or for integers that x may not hold.
+    """
     v: Any = value if isinstance(value, Tensor) else None
     if v is None:
         host = host_data(x, value, "index assignment")
@@ -337,7 +346,7 @@ def fitting(x: Tensor, value: Any) -> Tensor:
             raise DTypeError("index assignment", "numbers", got, x=x) from None
     else:
         rank = v.dtype.rank
-    if rank > x.dtype.rank:
+    if rank > x.dtype.rank or (v is not None and narrows(v.dtype, x.dtype)):
         got = v.dtype if v is not None else f"{host.dtype} values"
         hint = "cast the value with .astype(...), or the tensor"
         raise DTypeError("index assignment", f"values that {x.dtype} holds", got, hint=hint, x=x)
@@ -345,6 +354,22 @@ def fitting(x: Tensor, value: Any) -> Tensor:
         return beside(x, host, x.dtype)
     result: Tensor = v.astype(x.dtype)
     return result
+
+
+def narrows(source: DType, target: DType) -> bool:
+    """True for integers to a type that does not hold all of theirs: what is lost, nobody would see.
+
+    Numbers and arrays of the host are looked at instead.
+    """
+    if not (source.is_integer and target.is_integer):
+        return False
+    return not (fits(limit(source, 0), target) and fits(limit(source, 1), target))
+
+
+def limit(dtype: DType, end: int) -> int:
+    """The least (0) or the largest (1) number of an integer dtype."""
+    info = np.iinfo(dtype.numpy)
+    return int(info.max if end else info.min)
 
 
 def whole_mask(x: Tensor, key: Any) -> Any:

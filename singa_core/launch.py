@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from singa_core.device import Array, Device, Storage, empty_array
-from singa_core.errors import DeviceFailure, SingaError
+from singa_core.errors import DeviceFailure, OutOfDeviceMemory, SingaError
 from singa_core.mode import Mode, use_mode
 from singa_core.optable import OPS
 from singa_core.resolve import Entry, find_entry
@@ -74,6 +74,11 @@ def failure(error: Exception, entry: Entry, device: Device) -> Exception:
     """A native exception in core's words; core's own pass through."""
     if isinstance(error, SingaError):
         return error
+    if isinstance(error, MemoryError):
+        needed = sum(spec.nbytes for spec in entry.specs)
+        return OutOfDeviceMemory(
+            device, needed, device.memory.current, device.capabilities.capacity
+        )
     specs = ", ".join(map(str, entry.in_specs))
     told = f"{type(error).__name__}: {error}"
     return DeviceFailure(f"{entry.op.name} on {device} failed with {told}\n  inputs: {specs}")

@@ -107,7 +107,7 @@ def described(method: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 def sizes(first: int | Sequence[int], rest: Sequence[int]) -> tuple[int, ...]:
     """`f(2, 3)` and `f((2, 3))` mean the same shape."""
-    if isinstance(first, Sequence):
+    if isinstance(first, Sequence | np.ndarray):
         return (*first, *rest)
     return (first, *rest)
 

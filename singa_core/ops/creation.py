@@ -167,8 +167,10 @@ def arange(
 ) -> Tensor:
     """The numbers start, start + step, ... before stop; `arange(stop)` starts at 0.
 
-    Dtype: `dtype`; else int64 if all three are integers, float32 otherwise.
-    Raises: ArgumentError for a step of 0.
+    Dtype: `dtype`; else int64 if all three are integers, float32 otherwise. Floats are counted in
+        float64 where the device has it.
+    Raises: ArgumentError for a step of 0 or an endless range; DTypeError for an integer dtype that
+        does not hold all of the numbers.
     Source: array API standard 2023.12, `arange`.
 
     >>> arange(1, 6, 2).tolist()
@@ -179,13 +181,39 @@ def arange(
     if step == 0 or not all(math.isfinite(v) for v in (start, stop, step)):
         got = f"start {start}, stop {stop}, step {step}"
         raise ArgumentError("arange", "finite numbers and step != 0", got)
-    if dtype is None:
-        dtype = "int64" if all(isinstance(v, int) for v in (start, stop, step)) else "float32"
-    exact = all(isinstance(v, int) for v in (start, stop, step))
-    size = -((start - stop) // step) if exact else math.ceil((stop - start) / step)
-    y: Tensor = iota(max(int(size), 0), dtype=dtype, device=device)
-    y = y if step == 1 else y * step
-    return y if start == 0 else y + start
+    whole = all(isinstance(v, int) for v in (start, stop, step))
+    target = as_dtype(("int64" if whole else "float32") if dtype is None else dtype)
+    check_kind("arange", "number", y=Spec((), target))
+    size = max(int(-((start - stop) // step)) if whole else math.ceil((stop - start) / step), 0)
+    if not target.is_floating:
+        check_whole("arange", target, start, start + (size - 1) * step, size)
+        # whatever lies between is right again at the end, modulo 2**64
+        start, step = ((int(v) + 2**63) % 2**64 - 2**63 for v in (start, step))
+    if start == 0 and step == 1:
+        y: Tensor = iota(size, dtype=target, device=device)
+        return y
+    work = widest_float(device) if target.is_floating else as_dtype("int64")
+    counted: Tensor = iota(size, dtype=work, device=device) * step + start
+    return counted.astype(target)
+
+
+def widest_float(device: DeviceLike) -> DType:
+    """float64 where the device has it, else float32: to count in."""
+    there = place(device)
+    if there is None:
+        there = MODE.get().recorder.device  # type: ignore[union-attr]  # while recording only
+    wide = as_dtype("float64")
+    return wide if wide in there.capabilities.dtypes else as_dtype("float32")
+
+
+def check_whole(where: str, dtype: DType, first: Number, last: Number, size: int) -> None:
+    """Raises: DTypeError unless the dtype holds `size` evenly spaced numbers, given by the ends."""
+    ends = (first, last) if size > 1 else (first,) * size
+    for end in ends:
+        if end != int(end) or not fits(int(end), dtype):
+            raise DTypeError(where, f"numbers that {dtype} holds", end)
+    if len(ends) == 2 and (last - first) % (size - 1):
+        raise DTypeError(where, f"numbers that {dtype} holds", f"a step of {(last - first) / size}")
 
 
 @takes_tensors
@@ -200,24 +228,29 @@ def linspace(
 ) -> Tensor:
     """`num` numbers at equal distances from start to stop, both exact.
 
+    Dtype: `dtype`, a float; counted in float64 where the device has it.
+    Raises: ShapeError unless num is an integer >= 0; DTypeError for another dtype.
     Source: array API standard 2023.12, `linspace`.
 
     >>> linspace(0.0, 1.0, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
     check_kind("linspace", "float", y=Spec((), dtype))
+    (num,) = check_shape("linspace", (num,))
+    start, stop = float(start), float(stop)
     if num < 2:
-        y: Tensor = full((num,), float(start), dtype=dtype, device=device)
+        y: Tensor = full((num,), start, dtype=dtype, device=device)
         return y
-    i: Tensor = iota(num, dtype=dtype, device=device)
-    step = (stop - start) / (num - 1 if endpoint else num)
+    i: Tensor = iota(num, dtype=widest_float(device), device=device)
+    parts = num - 1 if endpoint else num
+    step = stop / parts - start / parts
     from_start = i * step + start
     if not endpoint:
-        return from_start
+        return from_start.astype(dtype)
     # the upper half counts down from the end, so that the end is met exactly
-    from_stop = (i - float(num - 1)) * step + stop
+    from_stop = (i - float(parts)) * step + stop
     halves: Tensor = OPS["where"](i < num / 2, from_start, from_stop)
-    return halves
+    return halves.astype(dtype)
 
 
 @takes_tensors
@@ -246,7 +279,7 @@ def eye(
 @takes_tensors
 def tril(x: Tensor, *, k: int = 0) -> Tensor:
     """Keep x[..., i, j] where j <= i + k, 0 elsewhere. Source: array API standard, `tril`."""
-    y: Tensor = OPS["where"](_below("tril", x, k), x, 0)
+    y: Tensor = OPS["where"](_below("tril", x, k), x, zero_of(x))
     return y
 
 
@@ -254,8 +287,13 @@ def tril(x: Tensor, *, k: int = 0) -> Tensor:
 @takes_tensors
 def triu(x: Tensor, *, k: int = 0) -> Tensor:
     """Keep x[..., i, j] where j >= i + k, 0 elsewhere. Source: array API standard, `triu`."""
-    y: Tensor = OPS["where"](_below("triu", x, k - 1), 0, x)
+    y: Tensor = OPS["where"](_below("triu", x, k - 1), zero_of(x), x)
     return y
+
+
+def zero_of(x: Tensor) -> Number:
+    """The number 0 that leaves the dtype of x as it is: beside bool, an integer would not."""
+    return False if x.dtype.kind == "bool" else 0
 
 
 def _below(where: str, x: Tensor, k: int) -> Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from singa_core.errors import DTypeError, OutOfRange, ShapeError
+from singa_core.indexing import signed
 from singa_core.operation import Needs, Operation
 from singa_core.ops.base import Grads, check_kind
 from singa_core.ops.creation import zeros
@@ -61,12 +62,7 @@ class Embedding(Operation):
             return None, None
         weight = needs.specs[1]
         nothing = zeros(weight.shape, dtype=weight.dtype, device=grad.device)
-        return None, scatter_add(nothing, places(ids), grad, axis=0)
-
-
-def places(ids: Tensor) -> Tensor:
-    """Numbers of a type that indices may have: int32 or int64."""
-    return ids if ids.dtype.name in ("int32", "int64") else ids.astype("int64")
+        return None, scatter_add(nothing, signed(ids), grad, axis=0)
 
 
 def not_negative(ids: Tensor, n: int) -> Tensor:
@@ -74,7 +70,7 @@ def not_negative(ids: Tensor, n: int) -> Tensor:
 
     It would take -1 for the last one. Too large ones it refuses as they are.
     """
-    i = places(ids)
+    i = signed(ids)
     if ids.dtype.kind == "uint":
         return i
     moved: Tensor = where(less(i, 0), i - n, i)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from singa_core.errors import DTypeError, ShapeError
+from singa_core.indexing import signed
 from singa_core.operation import Needs, Operation
 from singa_core.ops.base import Grads, check_kind, wide
 from singa_core.ops.creation import iota
 from singa_core.ops.elementwise_pairs import equal, where
-from singa_core.ops.embedding import not_negative, out_of_range, places
+from singa_core.ops.embedding import not_negative, out_of_range
 from singa_core.ops.indexing import gather
 from singa_core.ops.normalization import log_softmax
 from singa_core.sample import In, sample
@@ -59,7 +60,7 @@ def at_label(x: Tensor, labels: Tensor) -> Tensor:
     """True at the label of each row: labels (...) -> (..., c)."""
     c = x.shape[-1]
     classes = iota(c, dtype="int64", device=x.device)
-    found: Tensor = equal(places(labels).reshape(*labels.shape, 1), classes)
+    found: Tensor = equal(signed(labels).reshape(*labels.shape, 1), classes)
     return found
 
 
