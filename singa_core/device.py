@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,7 @@ class Capabilities:
         synchronous: a launch has finished, or has failed, when it returns.
         concurrent: kernels may be launched from several threads at once.
         capacity: bytes it can hold, None if not known.
+        largest: bytes of its largest buffer, None if one may take all of it.
         fuses: ops that its kernel of `fused` may be made of; none: graphs are not fused.
         family: "cpu" runs one work item per core, "gpu" thousands; kernels are chosen by it.
     """
@@ -55,6 +56,7 @@ class Capabilities:
     synchronous: bool = False
     concurrent: bool = False
     capacity: int | None = None
+    largest: int | None = None
     fuses: frozenset[str] = frozenset()
     family: str = "cpu"
 
@@ -86,6 +88,14 @@ class DeviceState:
     unsettled: weakref.WeakSet[Storage] = field(default_factory=weakref.WeakSet)
     faults: int = 0
     arena: weakref.ref[Any] | None = None
+
+
+class Fixed(NamedTuple):
+    """A launch ready to be replayed: `function(*args)`; `put(position, handle)` exchanges one."""
+
+    function: Callable[..., Any]
+    args: Sequence[Any]
+    put: Callable[[int, Any], None]
 
 
 class Device(ABC):
@@ -178,6 +188,14 @@ class Device(ABC):
         NaN, infinity, overflow and division by zero are values, not events: nothing warns.
         """
         return function(*args)
+
+    def fix(self, launch: Callable[..., Any], handles: list[Any]) -> Fixed:
+        """A launch with its handles, made once by an executable and called at every replay.
+
+        A device whose kernels keep their arguments sets them here. A handle that is not known yet,
+        or not any more, is None.
+        """
+        return Fixed(launch, handles, handles.__setitem__)
 
     def load(self, program: Program) -> Executable | None:
         """An Executable for a Program, or None for core's loop over the eager kernels."""
@@ -389,8 +407,9 @@ def trouble(device: Device, stage: str, error: Exception, nbytes: int = 0) -> Si
     if isinstance(error, SingaError):
         return error
     if isinstance(error, MemoryError):
-        capacity = device.capabilities.capacity
-        return OutOfDeviceMemory(device, nbytes, device.memory.current, capacity)
+        known = device.capabilities
+        in_use = device.memory.current
+        return OutOfDeviceMemory(device, nbytes, in_use, known.capacity, known.largest)
     return DeviceFailure(f"{device}: {stage} failed with {type(error).__name__}: {error}")
 
 
@@ -464,7 +483,7 @@ def copy_storage(storage: Storage) -> Storage:
 
 
 __all__ = [
-    "Array", "Buffer", "Capabilities", "Device", "DeviceState", "Handle", "HostBytes", "Memory",
-    "Storage", "allocate", "as_bytes", "copy_storage", "empty_array", "forget_entries",
+    "Array", "Buffer", "Capabilities", "Device", "DeviceState", "Fixed", "Handle", "HostBytes",
+    "Memory", "Storage", "allocate", "as_bytes", "copy_storage", "empty_array", "forget_entries",
     "from_host", "synchronize", "to_host", "wait_for", "watch",
 ]  # fmt: skip

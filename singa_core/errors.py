@@ -151,12 +151,24 @@ class BackendNotFound(PluginError, LookupError):
 class OutOfDeviceMemory(SingaError, MemoryError):
     """An allocation the device cannot serve; nothing was changed."""
 
-    def __init__(self, device: object, requested: int, in_use: int, capacity: int | None) -> None:
+    def __init__(
+        self,
+        device: object,
+        requested: int,
+        in_use: int,
+        capacity: int | None,
+        largest: int | None = None,
+    ) -> None:
         self.device, self.requested = device, requested
-        self.in_use, self.capacity = in_use, capacity
-        super().__init__(device, requested, in_use, capacity)
+        self.in_use, self.capacity, self.largest = in_use, capacity, largest
+        super().__init__(device, requested, in_use, capacity, largest)
 
     def text(self) -> str:
+        if self.largest is not None and self.requested > self.largest:
+            return (
+                f"{self.device}: needs {self.requested} bytes in one buffer, "
+                f"{self.largest} bytes at most\ntry: smaller tensors"
+            )
         limit = "unknown" if self.capacity is None else f"{self.capacity} bytes"
         return (
             f"{self.device}: out of memory: needs {self.requested} bytes, "

@@ -24,8 +24,8 @@ from singa_core.program import Executable, Program
 from singa_core.spec import Spec
 from singa_core.tensor import Tensor, packed
 
-# a list of handles, the position in it, and how to look at the memory; None for the whole of it
-Patch = tuple[list[Any], int, Place | None]
+# how to give a launch a handle, at which position, and how to look at the memory (None: all of it)
+Patch = tuple[Callable[[int, Any], None], int, Place | None]
 
 
 class Lease:
@@ -56,7 +56,7 @@ class LoopExecutable(Executable):
         self._arena = arena(device)
         self._bound = -1
         self._arrays: dict[int, Array] = {}
-        self._code: list[tuple[Callable[..., Any], list[Any]]] = []
+        self._code: list[tuple[Callable[..., Any], Sequence[Any]]] = []
         self._names: list[str] = []
         self._block: Storage | None = None
         self._empty: Storage | None = None
@@ -123,20 +123,21 @@ class LoopExecutable(Executable):
         self._bound = self._arena.version
         moving = set(placed.args) | set(placed.results)
         for number, step in enumerate(placed.steps):
-            handles: list[Any] = []
             outs = [Place(root, placed.roots[root]) for root in step.outs]
-            for where in (*step.ins, *outs):
-                if where.root in moving:
-                    patch = (handles, len(handles), None if placed.covers(where) else where)
-                    self._patches.setdefault(where.root, []).append(patch)
-                handles.append(self._handle(where))
+            places = (*step.ins, *outs)
+            handles = [self._handle(where) for where in places]
             function = step.entry.launch
             if step.entry.workspace is not None:
                 handles.append(self._workspace(number, step.entry.workspace))
             kernel = step.entry.kernel
             if kernel is not None and kernel.returning:
                 function = writing(function, len(step.ins))
-            self._code.append((function, handles))
+            fixed = self.device.fix(function, handles)
+            for position, where in enumerate(places):
+                if where.root in moving:
+                    patch = (fixed.put, position, None if placed.covers(where) else where)
+                    self._patches.setdefault(where.root, []).append(patch)
+            self._code.append((fixed.function, fixed.args))
             self._names.append(step.text)
         for cell, root in placed.writes:
             if root != placed.cells[cell]:
@@ -247,8 +248,8 @@ class LoopExecutable(Executable):
             self.device.upload(buffer, 0, as_bytes(np.ascontiguousarray(field)))
 
     def _patch(self, root: int, array: Array) -> None:
-        for handles, position, where in self._patches.get(root, ()):
-            handles[position] = array.handle if where is None else look(array, where)
+        for put, position, where in self._patches.get(root, ()):
+            put(position, array.handle if where is None else look(array, where))
 
     def _finish(self) -> list[Array]:
         if not self.device.capabilities.synchronous:
@@ -260,8 +261,8 @@ class LoopExecutable(Executable):
     def _forget_args(self) -> None:
         """The caller's arrays are not ours to keep."""
         for root in self.placed.args:
-            for handles, position, _ in self._patches.get(root, ()):
-                handles[position] = None
+            for put, position, _ in self._patches.get(root, ()):
+                put(position, None)
 
     def _failed(self, error: BaseException, remaining: Any) -> BaseException:
         """Before the first write nothing has changed; after it, state is neither old nor new."""

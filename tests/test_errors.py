@@ -126,6 +126,9 @@ def test_out_of_memory_gives_the_numbers():
         "try: a smaller batch, or drop tensors that are no longer needed"
     )
     assert "capacity unknown" in str(OutOfDeviceMemory("far", 1, 0, None))
+    assert str(OutOfDeviceMemory("far", 400, 0, 1000, 300)) == (
+        "far: needs 400 bytes in one buffer, 300 bytes at most\ntry: smaller tensors"
+    )
 
 
 EXAMPLES = [

@@ -61,7 +61,7 @@ def plan(placed: Placed, capabilities: Capabilities) -> Plan:
     everything = [*pieces, *workspaces.values()]
     bound = max(live_bytes(everything), default=0)
     if capabilities.sub_buffers:
-        places, buffers = in_arena(everything, align)
+        places, buffers = in_arena(everything, align, capabilities.largest)
     else:
         places, buffers = in_buffers(everything)
     offsets = {root: places[id(piece)] for piece in pieces for root in piece.roots}
@@ -133,13 +133,13 @@ def live_bytes(pieces: Sequence[Piece]) -> list[int]:
 
 
 def in_arena(
-    pieces: Sequence[Piece], alignment: int
+    pieces: Sequence[Piece], alignment: int, largest: int | None = None
 ) -> tuple[dict[int, tuple[int, int]], list[int]]:
     """Offsets in one buffer, each at the lowest place that is free all its life.
 
     Those that come first lie best: the largest, or what is alive when most is, or those that take
     most bytes times launches. Whatever ends highest comes first in another try, as long as that
-    may help. The smallest buffer is kept.
+    may help. The smallest buffer is kept. If it is larger than `largest`, there are several.
     """
     if not pieces:
         return {}, []
@@ -154,15 +154,39 @@ def in_arena(
     least = sum(piece.nbytes + alignment for piece in pieces)
     for key in orders:
         ordered = sorted(pieces, key=key)
-        for _ in range(TRIES):
+        for _ in range(TRIES if least > bound else 0):
             places, size = lay_out(ordered, alignment)
             if size < least:
                 best, least = places, size
             if least <= bound:
-                return best, [least]
+                break
             highest = {id(p) for p in pieces if places[id(p)][1] + p.nbytes == size}
             ordered.sort(key=lambda p: id(p) not in highest)  # noqa: B023  (called at once)
+    if largest is not None and least > largest:
+        return in_arenas(pieces, alignment, largest)
     return best, [least]
+
+
+def in_arenas(
+    pieces: Sequence[Piece], alignment: int, largest: int
+) -> tuple[dict[int, tuple[int, int]], list[int]]:
+    """Largest first, each in the first arena of at most `largest` bytes that has room for it."""
+    arenas: list[list[Piece]] = []
+    sizes: list[int] = []
+    places: dict[int, tuple[int, int]] = {}
+    for piece in sorted(pieces, key=lambda p: (-p.nbytes, p.first)):
+        tried = (
+            (number, *lay_out([*others, piece], alignment))
+            for number, others in enumerate([*arenas, []])
+        )
+        number, laid, size = next(t for t in tried if t[2] <= largest or t[0] == len(arenas))
+        if number == len(arenas):
+            arenas.append([])
+            sizes.append(0)
+        arenas[number].append(piece)
+        sizes[number] = size
+        places[id(piece)] = number, laid[id(piece)][1]
+    return places, sizes
 
 
 def lay_out(pieces: Sequence[Piece], alignment: int) -> tuple[dict[int, tuple[int, int]], int]:

@@ -579,6 +579,17 @@ def pieces(*spans):
     return [Piece(nbytes, first, last) for nbytes, first, last in spans]
 
 
+def test_no_arena_is_larger_than_the_device_s_largest_buffer():
+    made = [Piece(100, 0, 3), Piece(60, 1, 2), Piece(60, 2, 3), Piece(90, 4, 5)]
+    places, buffers = in_arena(made, 16, largest=160)
+    assert max(buffers) <= 160
+    assert len(buffers) == 2
+    assert sorted({number for number, _ in places.values()}) == [0, 1]
+    one, *rest = in_arena(made, 16, largest=1000)[1]
+    assert not rest
+    assert one > 160  # needed at once
+
+
 def test_an_arena_gives_memory_again_and_overlaps_nothing_alive():
     made = pieces((100, 0, 1), (50, 1, 2), (100, 2, 3), (10, 0, 3))
     places, buffers = in_arena(made, alignment=64)
@@ -603,7 +614,8 @@ def test_whole_buffers_serve_several_pieces():
 def test_no_two_living_pieces_share_a_byte(spans):
     made = pieces(*[(n, min(a, b), max(a, b)) for n, a, b in spans])
     bound = max(live_bytes(made))
-    for places, buffers in (in_arena(made, 16), in_buffers(made)):
+    largest = max([piece.nbytes for piece in made], default=0) + 32
+    for places, buffers in (in_arena(made, 16), in_arena(made, 16, largest), in_buffers(made)):
         assert sum(buffers) >= bound
         for i, p in enumerate(made):
             for q in made[:i]:

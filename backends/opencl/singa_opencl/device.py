@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
-from singa_core.device import Capabilities, Device, HostBytes
+from singa_core.device import Capabilities, Device, Fixed, HostBytes
 from singa_core.dtype import ALL, DType, float64
-from singa_core.errors import DeviceError, DeviceFailure, OutOfRange
+from singa_core.errors import DeviceError, DeviceFailure, OutOfDeviceMemory, OutOfRange
 from singa_core.kernels.c.fused import FUSES
 from singa_core.spec import Shape, Spec
 from singa_opencl import choice
 from singa_opencl.check import check_vectors
 from singa_opencl.kernels import LANGUAGE  # registers this backend's own
-from singa_opencl.program import Compiler, Handle
+from singa_opencl.program import Compiler, Handle, Launch
 
 NAME = "opencl"
 
@@ -39,11 +40,12 @@ class OpenCLDevice(Device):
             dtypes=dtypes,
             alignment=max(device.mem_base_addr_align // 8, 64),
             capacity=device.global_mem_size,
+            largest=device.max_mem_alloc_size,
             family=family,
             fuses=FUSES,
         )
         self.native = device
-        self.largest = device.max_mem_alloc_size
+        self.driver = f"{device.platform.name} {device.driver_version}, {device.name.strip()}"
         self._opened = False
         self._opening = threading.Lock()
         super().__init__(NAME, index, capabilities, languages=(LANGUAGE, "c"))
@@ -76,14 +78,13 @@ class OpenCLDevice(Device):
     def alloc(self, nbytes: int) -> cl.Buffer:
         if not self._opened:
             self.open()
-        capacity = self.capabilities.capacity
-        if capacity is not None and self.memory.current + nbytes > capacity:
-            raise MemoryError(f"{nbytes} bytes do not fit")
-        if nbytes > self.largest:
-            raise MemoryError(f"{nbytes} bytes in one buffer, {self.largest} at most")
+        known = self.capabilities
+        # drivers promise memory that they may not have when a kernel wants it
+        if self.memory.current + nbytes > known.capacity or nbytes > known.largest:
+            raise MemoryError
         try:
-            return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, max(nbytes, 1))
-        except cl.MemoryError as error:
+            return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes or 1)
+        except (cl.MemoryError, cl.LogicError) as error:
             raise MemoryError(str(error)) from error
 
     def free(self, buffer: cl.Buffer) -> None:
@@ -142,6 +143,22 @@ class OpenCLDevice(Device):
         self, buffer: cl.Buffer, offset: int, shape: Shape, strides: Shape, dtype: DType
     ) -> Handle:
         return buffer, offset
+
+    # -- launches ----------------------------------------------------------------------------------
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        try:
+            made = function(*args)
+        except cl.MemoryError as error:  # found out when a kernel wanted its buffers
+            known, in_use = self.capabilities, self.memory.current
+            raise OutOfDeviceMemory(self, 0, in_use, known.capacity) from error
+        self.queue.flush()
+        return made
+
+    def fix(self, launch: Callable[..., Any], handles: list[Any]) -> Fixed:
+        if not isinstance(launch, Launch):
+            return super().fix(launch, handles)
+        return launch.fixed(handles)
 
     # -- faults ------------------------------------------------------------------------------------
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
+from singa_core.device import Fixed
 from singa_core.errors import DeviceFailure
-from singa_core.kernels.c.dialect import NUMBERS, Call, Source, Target
+from singa_core.kernels.c.dialect import FAULT, NUMBERS, Call, Source, Target
 from singa_core.kernels.c.prelude import cl as prelude
 
+enqueue = cl.enqueue_nd_range_kernel
 Handle = tuple[cl.Buffer, int]  # a buffer, and the element at which the operand begins
 
 
@@ -36,7 +39,7 @@ class Compiler(Target):
         if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
             self.options.append("-cl-fp32-correctly-rounded-divide-sqrt")
         self.sites: list[tuple[str, str]] = []
-        self.fault: Handle | None = None  # three words: found, site, value
+        self.fault: Any = None  # three words: found, site, value
         self.context: Any = None
         self.queue: Any = None
         self._programs: dict[Source, cl.Program] = {}
@@ -90,10 +93,7 @@ class Compiler(Target):
 
 
 class Launch:
-    """Calls on a queue, one after the other: `launch(*handles)`.
-
-    The kernels are made, and compiled, when it is first called.
-    """
+    """Calls on a queue, one after the other: `launch(*handles)`."""
 
     __slots__ = ("calls", "compiler", "steps")
 
@@ -104,36 +104,67 @@ class Launch:
 
     def __call__(self, *handles: Handle) -> None:
         for step in self.steps:
-            step(handles)
+            step.bind(handles)
+            enqueue(*step.work)
+
+    def fixed(self, handles: Sequence[Handle | None]) -> Fixed:
+        """With kernel objects of its own, whose arguments are set once."""
+        steps = [Step(self.compiler, call) for call in self.calls]
+        for position, handle in enumerate(handles):
+            put(steps, position, handle)
+        if len(steps) == 1:
+            return Fixed(enqueue, steps[0].work, partial(put, steps))
+        works = [step.work for step in steps]
+        return Fixed(enqueue_all, (works,), partial(put, steps))
 
 
 class Step:
-    """One kernel object, and what its arguments are at the moment."""
+    """One kernel object, and what its arguments are at the moment.
 
-    __slots__ = ("fault", "group", "items", "kernel", "offsets", "operands", "queue", "starts")
+    `set_args` keeps no buffer alive: whoever binds it owns the memory until the next one is bound.
+    """
+
+    __slots__ = ("fault", "kernel", "offsets", "operands", "starts", "work")
 
     def __init__(self, compiler: Compiler, call: Call) -> None:
         self.kernel = compiler.kernel(call)
-        self.queue, self.fault = compiler.queue, compiler.fault
-        self.items, self.group = call.items, call.group
+        self.work = (compiler.queue, self.kernel, call.items, call.group)
         self.operands = call.operands
         self.starts = call.starts or (0,) * len(call.operands)
         self.offsets: list[int] = [-1] * len(call.operands)
+        if FAULT in self.operands:
+            self.put(self.operands.index(FAULT), compiler.fault)
 
     def bind(self, handles: Sequence[Handle]) -> None:
-        """Set the memory; numbers cost more than buffers, and seldom change."""
-        set_arg, offsets = self.kernel.set_arg, self.offsets
+        """Set the memory of all operands."""
         for i, operand in enumerate(self.operands):
-            buffer, at = handles[operand] if operand >= 0 else self.fault
-            set_arg(2 * i, buffer)
-            offset = at + self.starts[i]
-            if offsets[i] != offset:
-                set_arg(2 * i + 1, np.int64(offset))
-                offsets[i] = offset
+            if operand >= 0:
+                self.put(i, handles[operand])
 
-    def __call__(self, handles: Sequence[Handle]) -> None:
-        self.bind(handles)
-        cl.enqueue_nd_range_kernel(self.queue, self.kernel, self.items, self.group)
+    def put(self, i: int, handle: Handle) -> None:
+        """Set the memory of one operand; a number costs more than a buffer, and seldom changes."""
+        buffer, at = handle
+        self.kernel.set_arg(2 * i, buffer)
+        at += self.starts[i]
+        if self.offsets[i] != at:
+            self.kernel.set_arg(2 * i + 1, np.int64(at))
+            self.offsets[i] = at
+
+
+def put(steps: Sequence[Step], position: int, handle: Handle | None) -> None:
+    """Give the steps of a launch the handle at one position."""
+    if handle is None:
+        return
+    for step in steps:
+        for i, operand in enumerate(step.operands):
+            if operand == position:
+                step.put(i, handle)
+
+
+def enqueue_all(works: Sequence[tuple[Any, ...]]) -> None:
+    """Several kernels, one after the other."""
+    for work in works:
+        enqueue(*work)
 
 
 def numbered(text: str) -> str:

@@ -145,8 +145,8 @@ _GPU_ROWS = """
     }}
     part[LID] = total;
     BARRIER;
-    for (int half = GROUP_SIZE / 2; half > 0; half >>= 1) {{
-        if (LID < half) {{ {T} total = part[LID], some = part[LID + half]; part[LID] = {total}; }}
+    for (int far = GROUP_SIZE / 2; far > 0; far >>= 1) {{
+        if (LID < far) {{ {T} total = part[LID], some = part[LID + far]; part[LID] = {total}; }}
         BARRIER;
     }}
     if (LID == 0) ST_{out}(y, p, part[0]);"""
