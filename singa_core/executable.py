@@ -16,7 +16,7 @@ import numpy as np
 from singa_core import homes
 from singa_core.arena import Arena, arena
 from singa_core.device import Array, Device, Storage, allocate, as_bytes, empty_array, from_host
-from singa_core.errors import StateLost
+from singa_core.errors import OutOfRange, StateLost
 from singa_core.launch import failure
 from singa_core.passes.place import Place, Placed, place
 from singa_core.passes.plan import plan
@@ -270,7 +270,10 @@ class LoopExecutable(Executable):
         self._forget_args()
         told = error
         if isinstance(error, Exception) and 0 <= number < len(self.placed.steps):
-            told = failure(error, self.placed.steps[number].entry, self.device)
+            step = self.placed.steps[number]
+            told = failure(error, step.entry, self.device)
+            if step.words is not None and isinstance(error, OutOfRange):
+                told = error.reworded(*step.words)
         self.wrote = number >= self._first_write
         if not self.wrote:
             return told

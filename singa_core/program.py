@@ -20,13 +20,17 @@ Attrs = tuple[tuple[str, Any], ...]
 
 @dataclass(frozen=True)
 class Instruction:
-    """One op applied to slots: `outs = op(*ins, **attrs)`. `body` holds a fused group, if any."""
+    """One op applied to slots: `outs = op(*ins, **attrs)`. `body` holds a fused group, if any.
+
+    `words` tell an index out of range as `OutOfRange.reworded` does: a look-up inside another op.
+    """
 
     op: str
     attrs: Attrs
     ins: tuple[int, ...]
     outs: tuple[int, ...]
     body: Program | None = None
+    words: tuple[str, str, int] | None = None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -106,6 +110,7 @@ class Program:
                     "ins": list(i.ins),
                     "outs": list(i.outs),
                     **({"body": i.body.to_json()} if i.body else {}),
+                    **({"words": list(i.words)} if i.words else {}),
                 }
                 for i in self.instructions
             ],

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from singa_core.errors import DTypeError, OutOfRange, ShapeError
 from singa_core.indexing import signed
+from singa_core.mode import MODE
 from singa_core.operation import Needs, Operation
 from singa_core.ops.base import Grads, check_kind
 from singa_core.ops.creation import zeros
@@ -81,14 +82,19 @@ def not_negative(ids: Tensor, n: int) -> Tensor:
 def out_of_range(where: str, what: str, n: int) -> Iterator[None]:
     """What `gather` says about numbers from `not_negative`, in the words of the op that was called.
 
-    That is for ops that run now. When a graph is replayed the words are gather's, unless the device
-    has a kernel for the op itself; the number there is lower by n if it was negative.
+    Also when a graph is replayed. A device that tells errors late does so in gather's words.
     """
+    recorder = MODE.get().recorder
+    before = None if recorder is None else recorder.wording
+    if recorder is not None:
+        recorder.wording = (where, what, n)
     try:
         yield
     except OutOfRange as error:
-        bad = error.got if not isinstance(error.got, int) or error.got >= 0 else error.got + n
-        raise OutOfRange(where, f"0 <= {what} < {n}", bad) from None
+        raise error.reworded(where, what, n) from None
+    finally:
+        if recorder is not None:
+            recorder.wording = before
 
 
 embedding = Embedding()

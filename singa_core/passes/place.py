@@ -37,6 +37,7 @@ class Step:
     ins: list[Place]
     outs: list[int]
     text: str
+    words: tuple[str, str, int] | None = None
 
 
 @dataclass
@@ -111,7 +112,7 @@ class _Placer:
             dtypes = [spec.dtype.name for spec in entry.in_specs]
             raise KernelMissing(op.name, dtypes, self.device, ["no kernel takes these inputs"])
         outs = [self.source(slot) for slot in instruction.outs]
-        self.placed.steps.append(Step(entry, ins, outs, str(instruction)))
+        self.placed.steps.append(Step(entry, ins, outs, str(instruction), instruction.words))
 
     def pack(self, place: Place) -> Place:
         """A packed copy of a place, shared by those who need one soon."""

@@ -54,7 +54,7 @@ def test_an_id_outside_the_table_is_named(array, device, bad):
         told = rf"^gather: needs -4 <= index < 4, got {bad - 4 if bad < 0 else bad}"
     with pytest.raises(OutOfRange, match=told):
         ops.embedding(ids, table).numpy()
-    with pytest.raises(OutOfRange, match=r"<= (id|index) < 4, got "):
+    with pytest.raises(OutOfRange, match=told):
         graph(ops.embedding)(ids, table).numpy()
 
 

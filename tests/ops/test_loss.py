@@ -109,8 +109,9 @@ def test_cross_entropy_in_float16_adds_in_float32(array):
 
 @pytest.mark.parametrize("bad", [3, 7, -1, -3, -4])
 @pytest.mark.parametrize("op", ["softmax_cross_entropy", "negative_log_likelihood"])
-def test_a_label_outside_the_classes_is_named(array, device, op, bad):
-    x, labels = array(random(4, 3)), array([0, 2, bad, 1])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])  # the NumPy kernel has no float16
+def test_a_label_outside_the_classes_is_named(array, device, op, bad, dtype):
+    x, labels = array(random(4, 3), dtype), array([0, 2, bad, 1])
 
     def losses(*args):
         y = getattr(ops, op)(*args)
@@ -122,7 +123,7 @@ def test_a_label_outside_the_classes_is_named(array, device, op, bad):
         told = rf"^gather: needs -3 <= index < 3, got {bad - 3 if bad < 0 else bad}"
     with pytest.raises(OutOfRange, match=told):
         losses(x, labels).numpy()
-    with pytest.raises(OutOfRange, match=r"<= (label|index) < 3, got "):
+    with pytest.raises(OutOfRange, match=told):
         graph(losses)(x, labels).numpy()
 
 
