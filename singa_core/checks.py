@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 from collections.abc import Collection, Iterable, Mapping, Set
 from typing import Any
 
@@ -120,6 +121,13 @@ def check_flag(where: str, name: str, value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise ArgumentError(where, f"{name} True or False", repr(value))
     return bool(value)
+
+
+def check_path(where: str, value: Any) -> str:
+    """The name of a file, as text. Raises: ArgumentError for what is none."""
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        raise ArgumentError(where, "the path of a file", repr(value))
+    return os.fsdecode(value)
 
 
 def check_choice(where: str, name: str, value: Any, choices: Collection[Any]) -> Any:

@@ -67,6 +67,14 @@ def as_host(data: Any) -> tuple[npt.NDArray[Any], bool]:
         raise DTypeError("tensor", "numbers", f"{type(error).__name__}: {error}") from None
 
 
+def host_data(where: str, data: Any, **operands: Any) -> npt.NDArray[Any]:
+    """`as_host` for somebody else than `tensor`, who is named in the error."""
+    try:
+        return as_host(data)[0]
+    except (DTypeError, ShapeError) as error:
+        raise type(error)(where, error.rule, error.got, hint=error.hint, **operands) from None
+
+
 def _imported(data: Any) -> npt.NDArray[Any]:
     """The array behind another library's. Raises: DTypeError if it cannot be had."""
     try:
@@ -99,9 +107,9 @@ def known_dtype(data: Any, host: npt.NDArray[Any]) -> DType:
     except DTypeError:
         got = f"{host.dtype} data"
         if host.dtype == object and host.size:
-            first = host.flat[0]
-            known = None if isinstance(first, int) else type(first).__name__
-            got = repr(first) if first is None else f"{known or 'an integer beyond 64 bits'}"
+            odd = [v for v in host.flat if not isinstance(v, int | float)]
+            kind = type(odd[0]).__name__ if odd else "an integer beyond 64 bits"
+            got = "None" if odd and odd[0] is None else kind
         raise DTypeError("tensor", "numbers of a supported dtype", got) from None
 
 

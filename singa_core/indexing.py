@@ -18,7 +18,7 @@ import numpy.typing as npt
 from singa_core.checks import as_integer
 from singa_core.dtype import DType, as_dtype, fits
 from singa_core.errors import DTypeError, OutOfRange, ShapeError
-from singa_core.host import as_host
+from singa_core.host import host_data
 from singa_core.optable import OPS, function
 from singa_core.spec import Shape, broadcast_shapes
 from singa_core.tensor import Tensor, beside
@@ -130,7 +130,7 @@ def normal(x: Tensor, part: Any) -> Any:
     elif isinstance(part, int | np.integer):
         return int(part)
     elif isinstance(part, list | range | np.ndarray):
-        array = host_data(x, part)
+        array = host_data("index", part, x=x)
         if array.size == 0 and not isinstance(part, np.ndarray):
             array = array.astype(np.int64)
     else:
@@ -140,14 +140,6 @@ def normal(x: Tensor, part: Any) -> Any:
     if is_mask(array) and array.ndim == 0:
         raise DTypeError("index", "a mask with at least one axis", "a bool scalar", x=x)
     return array
-
-
-def host_data(x: Tensor, data: Any, where: str = "index") -> HostIndex:
-    """Host data of a key or a value as an array. Raises: ShapeError, DTypeError."""
-    try:
-        return as_host(data)[0]
-    except (DTypeError, ShapeError) as error:
-        raise type(error)(where, error.rule, error.got, hint=error.hint, x=x) from None
 
 
 def add(plan: Plan, x: Tensor, part: Any) -> None:
@@ -338,7 +330,7 @@ def fitting(x: Tensor, value: Any) -> Tensor:
     """
     v: Any = value if isinstance(value, Tensor) else None
     if v is None:
-        host = host_data(x, value, "index assignment")
+        host = host_data("index assignment", value, x=x)
         try:
             rank = as_dtype(host.dtype).rank
         except DTypeError:
@@ -376,7 +368,7 @@ def whole_mask(x: Tensor, key: Any) -> Any:
     """The mask, if the key is nothing else; as a tensor or host array."""
     part = key[0] if isinstance(key, tuple) and len(key) == 1 else key
     if isinstance(part, list):
-        part = host_data(x, part)
+        part = host_data("index", part, x=x)
     return part if is_mask(part) and part.ndim <= x.ndim else None
 
 

@@ -8,10 +8,12 @@ notice.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
+from inspect import signature
 from reprlib import recursive_repr
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, get_type_hints
 
 import numpy as np
 
@@ -21,7 +23,7 @@ from singa_core.errors import ArgumentError, ShapeError, SingaError
 from singa_core.fingerprint import print_value
 from singa_core.mode import MODE, STRUCTURE, execute_once
 from singa_core.parameter import Parameter, fitting
-from singa_core.tensor import as_device, packed, tensor
+from singa_core.tensor import Tensor, as_device, packed, tensor
 from singa_core.watched import watched
 
 L = TypeVar("L", bound="Layer")
@@ -79,20 +81,41 @@ class Layer:
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         recorder = MODE.get().recorder
-        if recorder is not None:
-            recorder.meet(self)
-        else:
-            for x in inputs:
-                if isinstance(x, np.ndarray):
-                    inputs = as_tensors(inputs, first_device(inputs) or self._where())
-                    break
         try:
+            if recorder is not None:
+                recorder.meet(self)
+            else:
+                for x in inputs:
+                    if isinstance(x, np.ndarray):
+                        inputs = as_tensors(inputs, first_device(inputs) or self._where())
+                        break
             if not self._ready:
                 return self._first_call(inputs, options)
             return self.forward(*inputs, **options)
         except SingaError as error:
             place(error, self)
             raise
+        except (AttributeError, TypeError, ValueError, IndexError) as error:
+            misfit = self._misfit(inputs)
+            if misfit is None:
+                raise
+            raise misfit from error
+
+    def _misfit(self, inputs: Sequence[Any]) -> ArgumentError | None:
+        """The error for an input that `forward` is annotated to take as a tensor, and that is none.
+
+        Asked for when `forward` has failed: a layer of somebody else's may take what it likes.
+        """
+        with suppress(NameError):  # an annotation of a name that is there for type checkers only
+            hints = get_type_hints(type(self).forward)
+            names = list(signature(type(self).forward).parameters)[1:]
+            for name, value in zip(names, inputs, strict=False):
+                if hints.get(name) is Tensor and not isinstance(value, Tensor):
+                    where, got = type(self).__name__, type(value).__name__
+                    error = ArgumentError(where, f"a tensor or an array as {name}", got)
+                    place(error, self)
+                    return error
+        return None
 
     def _first_call(self, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Initialise, then run; if that fails, all below is as undecided as before."""

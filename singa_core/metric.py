@@ -13,7 +13,9 @@ import numpy as np
 
 from singa_core import ops
 from singa_core.checks import check_integer, check_number
+from singa_core.dtype import as_dtype
 from singa_core.errors import ArgumentError, ShapeError
+from singa_core.host import host_data
 from singa_core.tensor import Tensor, tensor
 
 WAITING: Final = 1024  # numbers that stay on a device before they are read
@@ -34,7 +36,7 @@ def accuracy(predictions: Any, labels: Any) -> float:
     >>> accuracy([[0.1, 0.9], [0.8, 0.2]], [1, 1])
     0.5
     """
-    right = _hits(np.asarray(predictions), labels)
+    right = _hits(_host("accuracy", predictions), labels)
     return float(np.count_nonzero(right) / right.size)
 
 
@@ -56,7 +58,7 @@ def top_k_accuracy(predictions: Any, labels: Any, k: int = 5) -> float:
     0.5
     """
     k = check_integer("top_k_accuracy", "k", k, 1)
-    right = _high_hits(np.asarray(predictions), labels, k)
+    right = _high_hits(_host("top_k_accuracy", predictions), labels, k)
     return float(np.count_nonzero(right) / right.size)
 
 
@@ -111,7 +113,7 @@ class Mean:
         self._add(value, weight)
 
     def _add(self, value: Any, weight: float) -> None:
-        number = np.asarray(value.tolist() if isinstance(value, Tensor) else value)
+        number = _host("Mean", value.tolist() if isinstance(value, Tensor) else value)
         if number.size != 1:
             raise ShapeError("Mean", "one number", number.shape)
         self._sum += float(number.reshape(())) * weight
@@ -280,15 +282,22 @@ def _high_hits(predictions: Any, labels: Any, k: int) -> Any:
     return (before.sum(axis=1) < k) & real.any(axis=1)
 
 
+def _host(where: str, data: Any) -> Any:
+    """An array or a tensor as a host array of numbers."""
+    host = np.asarray(data) if isinstance(data, Tensor) else host_data(where, data)
+    as_dtype(host.dtype, where)
+    return host
+
+
 def _checked(where: str, predictions: Any, labels: Any) -> tuple[Any, Any, dict[str, Any]]:
     """Both as arrays, or both as tensors; their shapes fit. And both for error messages."""
     given: Any
     wanted: Any
     if isinstance(predictions, Tensor):
         given = predictions.detach()
-        wanted = labels.detach() if isinstance(labels, Tensor) else np.asarray(labels)
+        wanted = labels.detach() if isinstance(labels, Tensor) else _host(where, labels)
     else:
-        given, wanted = np.asarray(predictions), np.asarray(labels)
+        given, wanted = _host(where, predictions), _host(where, labels)
     operands: dict[str, Any] = {"predictions": given, "labels": wanted}
     if given.ndim not in (1, 2) or wanted.ndim not in (1, 2):
         got = f"{given.ndim} and {wanted.ndim} axes"

@@ -10,14 +10,14 @@ from typing import Any
 
 from singa_core.arguments import first_device
 from singa_core.device import Device
-from singa_core.dtype import DTypeLike
+from singa_core.dtype import DTypeLike, as_dtype
 from singa_core.engine import GraphFunction
 from singa_core.errors import ArgumentError, DeviceError, SingaError
 from singa_core.layer import Layer, as_tensors, place
 from singa_core.mode import MODE, Mode, use_mode
 from singa_core.passes import ALGORITHMS
 from singa_core.recorder import Recorder
-from singa_core.spec import Spec, check_shape
+from singa_core.spec import Spec, check_shape, check_size
 from singa_core.tensor import Tensor, as_device
 
 _PLAIN = {Tensor}
@@ -38,7 +38,9 @@ class Placeholder:
     def __init__(
         self, shape: Sequence[int], dtype: DTypeLike = "float32", device: Device | str | None = None
     ) -> None:
-        self.spec = Spec(check_shape("Placeholder", shape), dtype)
+        sizes, kind = check_shape("Placeholder", shape), as_dtype(dtype, "Placeholder")
+        check_size("Placeholder", sizes, kind)
+        self.spec = Spec(sizes, kind)
         self.device = None if device is None else as_device(device)
 
     def __repr__(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from singa_core.initializer import HostRandom, InitializerLike, as_initializer
 from singa_core.mode import STRUCTURE, execute_once
 from singa_core.node import leaf
 from singa_core.random import STREAMS
-from singa_core.spec import Spec
+from singa_core.spec import Shape, Spec, check_size
 from singa_core.tensor import Tensor, as_device, packed
 
 PartialShape = tuple[int | None, ...]
@@ -51,7 +51,7 @@ class Parameter(Tensor):
         super().__init__(None)
         self.declared: PartialShape = _check_partial(shape)
         self.init = as_initializer(init)
-        self._dtype = as_dtype(dtype)
+        self._dtype = as_dtype(dtype, "parameter")
         self._wants_grad = self.trainable and self._dtype.is_floating
         self._draw = STREAMS["init"].take(BLOCKS)
 
@@ -70,7 +70,9 @@ class Parameter(Tensor):
                 "parameter", "known sizes", self.declared,
                 hint="call its layer, or compile the model, on an input first",
             )  # fmt: skip
-        return Spec(self.declared, self._dtype)  # type: ignore[arg-type]  # no None left
+        sizes: Shape = self.declared  # type: ignore[assignment]  # no None left
+        check_size("parameter", sizes, self._dtype)
+        return Spec(sizes, self._dtype)
 
     @property
     def shape(self) -> Any:
@@ -155,8 +157,7 @@ class State(Parameter):
 
 
 def _check_partial(shape: Sequence[int | None]) -> PartialShape:
-    listed = isinstance(shape, Iterable) and not isinstance(shape, str | bytes)
-    sizes = tuple(shape) if listed else ("no sizes",)
+    sizes = tuple(shape) if isinstance(shape, list | tuple) else as_integers(shape) or ("none",)
     known = as_integers([0 if size is None else size for size in sizes])
     if known is None or (known and min(known) < 0):
         hint = f"Parameter(({shape!r},))" if as_integer(shape) is not None else None

@@ -45,7 +45,7 @@ class Spec:
             if type(size) is not int:  # True and 2.0 equal integers, so the table would find them
                 sizes = check_shape("Spec", sizes)
                 break
-        key = (sizes, as_dtype(dtype))
+        key = (sizes, as_dtype(dtype, "Spec"))
         found = cls._interned.get(key)
         if found is not None:
             return found

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from singa_core import homes
+from singa_core.checks import check_flag
 from singa_core.device import Array, Device, Storage, from_host, lost_value, to_host
 from singa_core.dtype import DType, DTypeLike, as_dtype
 from singa_core.errors import (
@@ -117,7 +118,7 @@ class Tensor(ArrayMethods):
 
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
-        if bool(wanted) == self.requires_grad:
+        if check_flag("requires_grad", "it", wanted) == self.requires_grad:
             return
         if not self.is_leaf or self.array is None:
             rule = "a leaf"
@@ -429,12 +430,13 @@ def tensor(
     >>> tensor([[1.0, 2.0]]).dtype
     float32
     """
+    requires_grad = check_flag("tensor", "requires_grad", requires_grad)
     if isinstance(data, Tensor):
         raise ArgumentError(
             "tensor", "host data", "a tensor", hint="x.astype(...), x.to(...) or x.detach()"
         )
     recorder = MODE.get().recorder
-    host = host_array(data, None if dtype is None else as_dtype(dtype))
+    host = host_array(data, None if dtype is None else as_dtype(dtype, "tensor"))
     if recorder is not None:
         if not isinstance(data, bool | int | float):
             recorder.warn_baked(host)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from singa_core.callbacks.base import Best, Callback
-from singa_core.checks import check_integer
+from singa_core.checks import check_flag, check_integer, check_path
 from singa_core.errors import ArgumentError, StateLost
 from singa_core.io.checkpoint import CheckpointWarning, load, save
 from singa_core.io.container import FileDamaged, NotSaved
@@ -50,10 +50,11 @@ class Checkpoint(Callback):
         best: str | None = None, mode: str = "min",
         resume: bool | str | os.PathLike[str] = False,
     ) -> None:  # fmt: skip
-        self.path = Path(path)
+        self.path = Path(check_path("Checkpoint", path))
         self.every = check_integer("Checkpoint", "every", every, 1)
         self.keep = None if keep is None else check_integer("Checkpoint", "keep", keep, 1)
-        self.resume = resume
+        named = isinstance(resume, str | os.PathLike)
+        self.resume = resume if named else check_flag("Checkpoint", "resume", resume)
         self._best = None if best is None else Best("Checkpoint", best, mode)
         self._written: list[str] = []
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from singa_core.callbacks.base import Callback
-from singa_core.checks import check_integer
+from singa_core.checks import check_integer, check_path
 
 if TYPE_CHECKING:
     from singa_core.training import Training
@@ -96,7 +96,7 @@ class JsonlLog(Callback):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, every: int | None = None) -> None:
-        self.path = Path(path)
+        self.path = Path(check_path("JsonlLog", path))
         self.every = None if every is None else check_integer("JsonlLog", "every", every, 1)
         self._file: IO[str] | None = None
 

@@ -12,10 +12,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from singa_core.checks import as_integer, as_number, check_integer, check_seed
+from singa_core.checks import as_integer, as_number, check_flag, check_integer, check_seed
 from singa_core.errors import ArgumentError, ShapeError
+from singa_core.host import host_data
 from singa_core.kernels.array.random import philox
 from singa_core.random import derive_key
+from singa_core.tensor import Tensor
 
 Host = npt.NDArray[Any]
 Batch = tuple[Host, ...] | dict[str, Host]
@@ -63,7 +65,8 @@ class ArrayLoader:
         self.arrays = _host_arrays("ArrayLoader", arrays[0].values() if named else arrays)
         self.samples = len(self.arrays[0])
         self.batch_size = check_integer("ArrayLoader", "batch_size", batch_size, 1)
-        self.shuffle = shuffle
+        self.shuffle = check_flag("ArrayLoader", "shuffle", shuffle)
+        check_flag("ArrayLoader", "drop_last", drop_last)
         self.seed = check_seed("ArrayLoader", seed)
         if drop_last and batch_size > self.samples:
             rule = "batch_size <= number of samples with drop_last"
@@ -186,7 +189,7 @@ def _sorted_by_keys(n: int, key: tuple[int, int], block: int) -> Order:
 
 def _host_arrays(where: str, arrays: Any) -> list[Host]:
     """The arrays on the host, none copied that is there."""
-    hosts = [np.asarray(a) for a in arrays]
+    hosts = [np.asarray(a) if isinstance(a, Tensor) else host_data(where, a) for a in arrays]
     if not hosts:
         raise ArgumentError(where, "one array or more", "none")
     named: dict[str, Any] = {f"arrays[{i}]": host for i, host in enumerate(hosts)}

@@ -10,9 +10,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from singa_core.checks import as_number
+from singa_core.checks import as_number, check_number
 from singa_core.dtype import as_dtype, float64
 from singa_core.errors import ArgumentError, ShapeError
+from singa_core.host import host_data
 from singa_core.initializer.draws import HostRandom
 from singa_core.initializer.rules import (
     Constant,
@@ -34,7 +35,7 @@ InitializerLike = Initializer | str | float | npt.NDArray[Any] | Tensor | Callab
 
 def constant(value: float) -> Initializer:
     """The same value everywhere."""
-    return Constant(float(value))
+    return Constant(check_bound("constant", "value", value))
 
 
 def zeros() -> Initializer:
@@ -62,17 +63,19 @@ def orthogonal(gain: float = 1.0) -> Initializer:
         from the classical compact groups", Notices of the AMS 54 (2007), "A correct and efficient
         algorithm".
     """
-    return Orthogonal(float(gain))
+    return Orthogonal(check_number("orthogonal", "gain", gain))
 
 
 def uniform(low: float = -0.05, high: float = 0.05) -> Initializer:
     """Evenly spread over low <= y < high."""
-    return Uniform(float(low), float(high))
+    low, high = check_number("uniform", "low", low), check_number("uniform", "high", high)
+    return Uniform(low, high)
 
 
 def normal(mean: float = 0.0, std: float = 0.05) -> Initializer:
     """Normal distribution."""
-    return Normal(float(mean), float(std))
+    mean = check_number("normal", "mean", mean)
+    return Normal(mean, check_number("normal", "std", std, 0.0))
 
 
 def truncated_normal(
@@ -82,7 +85,17 @@ def truncated_normal(
 
     Its own deviation is smaller than `std`: 0.88 of it for the bounds -2 and 2.
     """
-    return Normal(float(mean), float(std), (float(a), float(b)))
+    where = "truncated_normal"
+    mean, std = check_number(where, "mean", mean), check_number(where, "std", std, 0.0)
+    return Normal(mean, std, (check_bound(where, "a", a), check_bound(where, "b", b)))
+
+
+def check_bound(where: str, name: str, value: Any) -> float:
+    """A number that may be infinite. Raises: ArgumentError for anything else."""
+    number = as_number(value)
+    if number is None or number != number:
+        raise ArgumentError(where, f"a number as {name}", repr(value))
+    return float(number)
 
 
 def lecun_uniform(*, layout: Layout | None = None) -> Initializer:
@@ -104,6 +117,7 @@ def glorot_uniform(*, gain: float = 1.0, layout: Layout | None = None) -> Initia
     Source: Glorot & Bengio, "Understanding the difficulty of training deep feedforward neural
         networks", 2010, eq. 16.
     """
+    gain = check_number("glorot_uniform", "gain", gain, 0.0, ends="(]")
     return VarianceScaling(gain * gain, "fan_avg", "uniform", layout)
 
 
@@ -112,6 +126,7 @@ def glorot_normal(*, gain: float = 1.0, layout: Layout | None = None) -> Initial
 
     Source: Glorot & Bengio, 2010, eq. 12.
     """
+    gain = check_number("glorot_normal", "gain", gain, 0.0, ends="(]")
     return VarianceScaling(gain * gain, "fan_avg", "normal", layout)
 
 
@@ -119,6 +134,7 @@ def he_uniform(
     *, negative_slope: float = 0.0, mode: Mode = "fan_in", layout: Layout | None = None
 ) -> Initializer:
     """Uniform with variance 2 / ((1 + negative_slope**2) fan). Source: as `he_normal`."""
+    negative_slope = check_number("he_uniform", "negative_slope", negative_slope)
     return VarianceScaling(2.0 / (1.0 + negative_slope**2), mode, "uniform", layout)
 
 
@@ -130,6 +146,7 @@ def he_normal(
     Source: He et al., "Delving deep into rectifiers", arXiv:1502.01852, eqs. 10 (fan_in),
         14 (fan_out) and 15 (negative_slope).
     """
+    negative_slope = check_number("he_normal", "negative_slope", negative_slope)
     return VarianceScaling(2.0 / (1.0 + negative_slope**2), mode, "normal", layout)
 
 
@@ -180,7 +197,7 @@ def as_initializer(value: InitializerLike) -> Initializer:
         return Constant(float(number))
     if any(value is named for named in NAMES.values()):  # he_normal, where he_normal() was meant
         return as_initializer(value())  # type: ignore[operator]  # no number or array is in NAMES
-    if callable(value):
+    if callable(value) and not isinstance(value, type):
         return FromFunction(value, _wants_random(value))
     rule = "a name, a number, an array, or a function f(shape) or f(shape, random)"
     raise ArgumentError("initializer", rule, repr(value))
@@ -237,11 +254,8 @@ def _host_copy(value: Any) -> Host:
 
     Raises: DTypeError for what is not numbers.
     """
-    try:
-        array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
-    except ValueError as error:  # ragged lists
-        raise ArgumentError("initializer", "an array of numbers", str(error)) from None
-    dtype = as_dtype(array.dtype)
+    array = value.numpy() if isinstance(value, Tensor) else host_data("initializer", value)
+    dtype = as_dtype(array.dtype, "initializer")
     wide = dtype is float64 or not dtype.is_floating
     return np.array(array, np.float64 if wide else np.float32, order="C")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from singa_core.checks import check_choice
 from singa_core.errors import ArgumentError, ShapeError
 from singa_core.initializer.draws import HostRandom, check_bounds
 from singa_core.spec import Shape
@@ -131,9 +131,9 @@ class VarianceScaling(Initializer):
     def __post_init__(self) -> None:
         if not 0.0 < self.scale < math.inf:
             raise ArgumentError("variance scaling", "0 < scale < inf", self.scale)
-        _check_choice("variance scaling", "mode", self.mode, _MODES)
-        _check_choice("variance scaling", "distribution", self.distribution, _DISTRIBUTIONS)
-        _check_choice("variance scaling", "layout", self.layout, _LAYOUTS)
+        check_choice("variance scaling", "mode", self.mode, _MODES)
+        check_choice("variance scaling", "distribution", self.distribution, _DISTRIBUTIONS)
+        check_choice("variance scaling", "layout", self.layout, _LAYOUTS)
 
     def __call__(self, shape: Shape, random: HostRandom) -> Host:
         fan_in, fan_out = fans(shape, self.layout)
@@ -145,12 +145,6 @@ class VarianceScaling(Initializer):
         if self.distribution == "normal":
             return Normal(0.0, std)(shape, random)
         return Normal(0.0, std / _CUT_STD, (-2.0, 2.0))(shape, random)
-
-
-def _check_choice(where: str, name: str, value: object, choices: Sequence[object]) -> None:
-    if value not in choices:
-        rule = f"{name} among {', '.join(map(str, choices))}"
-        raise ArgumentError(where, rule, repr(value))
 
 
 def fans(shape: Shape, layout: Layout | None = None) -> tuple[int, int]:
@@ -166,7 +160,7 @@ def fans(shape: Shape, layout: Layout | None = None) -> tuple[int, int]:
     >>> fans((784, 512)), fans((32, 3, 5, 5))
     ((784, 512), (75, 800))
     """
-    _check_choice("fans", "layout", layout, _LAYOUTS)
+    check_choice("fans", "layout", layout, _LAYOUTS)
     if len(shape) < 2:
         n = math.prod(shape)
         return n, n

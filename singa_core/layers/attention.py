@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from singa_core import ops
-from singa_core.checks import check_integer, check_number
+from singa_core.checks import check_flag, check_integer, check_number
 from singa_core.errors import ArgumentError
 from singa_core.layer import Layer
 from singa_core.layers.functional import Dropout, check_step
@@ -46,6 +46,7 @@ class MultiHeadAttention(Layer):
         if self.features % self.heads:
             raise ArgumentError(where, "features % heads == 0", f"{features} % {heads}")
         self.dropout = check_number(where, "dropout", dropout, 0.0, 1.0)
+        check_flag(where, "bias", bias)
         self.query = Linear(features, bias=bias)
         self.key = Linear(features, bias=bias)
         self.value = Linear(features, bias=bias)
@@ -109,14 +110,16 @@ class TransformerEncoderLayer(Layer):
         activation: Callable[[Any], Any] = ops.relu,
         norm_first: bool = False,
     ) -> None:
-        check_step("TransformerEncoderLayer", "an activation that is a function", activation)
+        where = "TransformerEncoderLayer"
+        check_step(where, "an activation that is a function", activation)
+        hidden = check_integer(where, "hidden", hidden, 1)
+        self.norm_first = check_flag(where, "norm_first", norm_first)
         self.attention = MultiHeadAttention(features, heads, dropout=dropout)
         self.expand = Linear(hidden)
         self.contract = Linear(features)
         self.norm1, self.norm2 = LayerNorm(), LayerNorm()
         self.dropout = Dropout(dropout)
         self.activation = activation
-        self.norm_first = bool(norm_first)
 
     def forward(self, x: Tensor, *, mask: Tensor | None = None, causal: bool = False) -> Tensor:
         def attend(v: Tensor) -> Tensor:

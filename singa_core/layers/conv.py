@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from singa_core import ops
-from singa_core.checks import check_integer
+from singa_core.checks import check_flag, check_integer
 from singa_core.errors import ArgumentError, ShapeError
 from singa_core.initializer import InitializerLike, he_uniform
 from singa_core.layer import Layer
@@ -59,7 +59,8 @@ class Convolving(Layer):
         if in_channels is not None:
             in_channels = self.check_channels(check_integer(where, "in_channels", in_channels, 1))
         self.weight = Parameter(self.weight_shape(in_channels), weight_init)
-        self.bias = Parameter((self.out_channels,), bias_init) if bias else None
+        wanted = check_flag(where, "bias", bias)
+        self.bias = Parameter((self.out_channels,), bias_init) if wanted else None
 
     def check_channels(self, channels: int) -> int:
         """Raises: ArgumentError unless groups divide the channels of x."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from singa_core import ops
-from singa_core.checks import check_number
-from singa_core.errors import ArgumentError
+from singa_core.checks import as_integers, check_choice, check_integer, check_number
+from singa_core.errors import ArgumentError, ShapeError
 from singa_core.layer import Layer
 from singa_core.tensor import Tensor
 
@@ -84,7 +84,7 @@ class GELU(Layer):
     """
 
     def __init__(self, approximate: str = "none") -> None:
-        self.approximate = approximate
+        self.approximate = check_choice("GELU", "approximate", approximate, ("none", "tanh"))
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = ops.gelu(x, approximate=self.approximate)
@@ -103,7 +103,7 @@ class Softmax(Layer):
     """exp(x) / sum exp(x) along `axis`. Shapes: any with that axis -> same."""
 
     def __init__(self, axis: int = -1) -> None:
-        self.axis = axis
+        self.axis = check_integer("Softmax", "axis", axis)
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = ops.softmax(x, axis=self.axis)
@@ -114,7 +114,7 @@ class LogSoftmax(Layer):
     """Logarithm of softmax along `axis`, without its loss of precision. Shapes: as Softmax."""
 
     def __init__(self, axis: int = -1) -> None:
-        self.axis = axis
+        self.axis = check_integer("LogSoftmax", "axis", axis)
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = ops.log_softmax(x, axis=self.axis)
@@ -125,7 +125,7 @@ class Flatten(Layer):
     """Axes from `start_axis` on become one. Shapes: (n, ...) -> (n, product of the rest)."""
 
     def __init__(self, start_axis: int = 1) -> None:
-        self.start_axis = start_axis
+        self.start_axis = check_integer("Flatten", "start_axis", start_axis)
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = x.flatten(self.start_axis)
@@ -139,12 +139,15 @@ class Reshape(Layer):
     """
 
     def __init__(self, shape: Sequence[int]) -> None:
-        if not isinstance(shape, Sequence) or isinstance(shape, str):
+        sizes = as_integers(shape)
+        if sizes is None:
             hint = f"Reshape(({shape},))" if isinstance(shape, int) else None
             raise ArgumentError("Reshape", "the sizes after the first axis", repr(shape), hint=hint)
-        self.shape = tuple(shape)
+        self.shape = sizes
 
     def forward(self, x: Tensor) -> Tensor:
+        if not x.ndim:
+            raise ShapeError("Reshape", "x.ndim >= 1", 0, x=x)
         y: Tensor = x.reshape(x.shape[0], *self.shape)
         return y
 

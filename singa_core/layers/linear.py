@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from singa_core import ops
-from singa_core.checks import check_integer
+from singa_core.checks import check_flag, check_integer
 from singa_core.errors import ArgumentError, ShapeError
 from singa_core.initializer import InitializerLike
 from singa_core.layer import Layer
@@ -47,7 +47,8 @@ class Linear(Layer):
         if in_features is not None:
             in_features = check_integer("Linear", "in_features", in_features, 1)
         self.weight = Parameter((in_features, out_features), weight_init)
-        self.bias = Parameter((out_features,), bias_init) if bias else None
+        wanted = check_flag("Linear", "bias", bias)
+        self.bias = Parameter((out_features,), bias_init) if wanted else None
 
     def initialize(self, x: Tensor) -> None:
         wanted, out_features = self.weight.shape

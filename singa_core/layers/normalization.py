@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 from singa_core import ops
-from singa_core.checks import check_integer, check_number
-from singa_core.errors import ShapeError
+from singa_core.checks import check_flag, check_integer, check_number
+from singa_core.errors import ArgumentError, ShapeError
 from singa_core.layer import Layer
 from singa_core.mode import no_grad
 from singa_core.parameter import Parameter, State
+from singa_core.spec import MAX_AXES
 from singa_core.tensor import Tensor
 
 
@@ -121,6 +122,8 @@ class _LastAxes(Layer):
     def __init__(self, axes: int = 1, *, eps: float) -> None:
         where = type(self).__name__
         self.axes = check_integer(where, "axes", axes, 1)
+        if self.axes > MAX_AXES:
+            raise ArgumentError(where, f"1 <= axes <= {MAX_AXES}", axes)
         self.eps = check_number(where, "eps", eps, 0.0)
         self.weight = Parameter((None,) * self.axes, "ones")
 
@@ -150,7 +153,8 @@ class LayerNorm(_LastAxes):
 
     def __init__(self, axes: int = 1, *, eps: float = 1e-5, bias: bool = True) -> None:
         super().__init__(axes, eps=eps)
-        self.bias = Parameter((None,) * self.axes, "zeros") if bias else None
+        wanted = check_flag("LayerNorm", "bias", bias)
+        self.bias = Parameter((None,) * self.axes, "zeros") if wanted else None
 
     def initialize(self, x: Tensor) -> None:
         super().initialize(x)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from singa_core import ops
+from singa_core.checks import check_flag
 from singa_core.layer import Layer
 from singa_core.layers.conv import check_spatial
 from singa_core.ops.conv_geometry import Padding, PerAxis, per_axis
@@ -29,7 +30,8 @@ class Pooling(Layer):
         self.stride = self.kernel_size
         if stride is not None:
             self.stride = per_axis(where, "stride", stride, self.rank)
-        self.padding, self.ceil_mode = padding, bool(ceil_mode)
+        self.padding = padding
+        self.ceil_mode = check_flag(type(self).__name__, "ceil_mode", ceil_mode)
 
     def describe(self) -> str:
         text = f"{self.kernel_size}, stride={self.stride}"
@@ -98,7 +100,8 @@ class _AvgPool(Pooling):
         count_include_pad: bool = True,
     ) -> None:
         super().__init__(kernel_size, stride=stride, padding=padding, ceil_mode=ceil_mode)
-        self.count_include_pad = bool(count_include_pad)
+        where = type(self).__name__
+        self.count_include_pad = check_flag(where, "count_include_pad", count_include_pad)
 
     def forward(self, x: Tensor) -> Tensor:
         check_spatial(type(self).__name__, x, self.rank)
@@ -144,7 +147,7 @@ class GlobalAvgPool(Layer):
     """
 
     def __init__(self, *, keepdims: bool = False) -> None:
-        self.keepdims = bool(keepdims)
+        self.keepdims = check_flag("GlobalAvgPool", "keepdims", keepdims)
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = ops.global_avg_pool(x)

@@ -135,8 +135,10 @@ class Piecewise:
     rates: tuple[float, ...]
 
     def __init__(self, boundaries: Sequence[int], rates: Sequence[float]) -> None:
-        object.__setattr__(self, "boundaries", tuple(boundaries))
-        object.__setattr__(self, "rates", tuple(rates))
+        for name, values in (("boundaries", boundaries), ("rates", rates)):
+            if not isinstance(values, list | tuple):
+                raise ArgumentError("Piecewise", f"a list of numbers as {name}", repr(values))
+            object.__setattr__(self, name, tuple(values))
         for boundary in self.boundaries:
             check_integer("Piecewise", "boundary", boundary, 1)
         if list(self.boundaries) != sorted(set(self.boundaries)):
@@ -204,6 +206,7 @@ class OneCycle:
     def __post_init__(self) -> None:
         check_number("OneCycle", "peak", self.peak, 0.0)
         check_integer("OneCycle", "steps", self.steps, 1)
+        check_number("OneCycle", "warm_up", self.warm_up, 0.0, 1.0)
         if not 1.0 < self.warm_up * self.steps < self.steps:
             rule = "1 < warm_up * steps < steps"
             got = f"warm_up = {self.warm_up}, steps = {self.steps}"

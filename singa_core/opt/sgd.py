@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from singa_core import ops
-from singa_core.checks import check_number
+from singa_core.checks import check_flag, check_number
 from singa_core.errors import ArgumentError
 from singa_core.operation import Bound
 from singa_core.opt.optimizer import Optimizer, Params
@@ -45,7 +45,7 @@ class SGD(Optimizer):
         self.momentum = check_number("SGD", "momentum", momentum, 0.0, 1.0, ends="[)")
         self.dampening = check_number("SGD", "dampening", dampening, 0.0, 1.0)
         self.weight_decay = check_number("SGD", "weight_decay", weight_decay, 0.0)
-        self.nesterov = bool(nesterov)
+        self.nesterov = check_flag("SGD", "nesterov", nesterov)
         if nesterov and (momentum == 0 or dampening != 0):
             got = f"momentum {momentum}, dampening {dampening}"
             raise ArgumentError("SGD", "momentum > 0 and dampening == 0 for nesterov", got)
