@@ -15,6 +15,7 @@ from typing import Any
 
 import singa_core as sc
 from singa_core.callbacks import Checkpoint
+from singa_core.errors import ArgumentError
 from singa_core.io.checkpoint import Mismatch
 from singa_core.io.container import FileDamaged, FormatTooNew
 from singa_core.metric import Metric
@@ -63,6 +64,10 @@ class Run:
             )  # fmt: skip
         except (FileDamaged, FormatTooNew, Mismatch) as error:
             sys.exit(f"--resume: {error}")
+        except ArgumentError as error:
+            if not error.where.endswith((".restore", "Checkpoint")):
+                raise
+            sys.exit(f"--resume: {error}\ntry: the options that the run began with")
         self.peak = options.device.memory.peak
         if history.interrupted:
             print(f"go on with --resume {shlex.quote(str(keep))}" if keep else "nothing is saved")

@@ -16,6 +16,7 @@ import _run
 from singa_core.callbacks import Callback
 from singa_core.data.sources import DataMissing
 from singa_core.data.text import Text
+from singa_core.errors import ArgumentError
 from singa_core.io import container
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -239,6 +240,23 @@ def test_a_file_that_is_no_run_is_one_line(run, tmp_path):
         SystemExit, match=r"^--resume: .*mlp\.singa: file and model differ\n  not in"
     ):
         run("mnist_cnn", "--resume", "mlp.singa")
+
+
+def test_a_run_with_other_options_is_a_few_lines(run, monkeypatch):
+    run("mnist_mlp", "--save", "mlp.singa", "--epochs", "1", little=True)
+    message = (
+        "^--resume: ArrayLoader.restore: needs a state of seed = 4, got 0\n"
+        "try: the options that the run began with$"
+    )
+    with pytest.raises(SystemExit, match=message):
+        run("mnist_mlp", "--resume", "mlp.singa", "--seed", "4", little=True)
+
+    def fit(*args, **options):
+        raise ArgumentError("fit", "a good day", "a bad one")
+
+    monkeypatch.setattr(_run, "fit", fit)  # what is not about the file is not taken for that
+    with pytest.raises(ArgumentError, match="a good day"):
+        run("mnist_mlp", little=True)
 
 
 def test_a_run_that_is_over_can_be_resumed_and_saved_elsewhere(run, tmp_path):
