@@ -142,7 +142,7 @@ class OpenCLDevice(Device):
     def bind(
         self, buffer: cl.Buffer, offset: int, shape: Shape, strides: Shape, dtype: DType
     ) -> Handle:
-        return buffer, offset
+        return buffer, offset * dtype.itemsize
 
     # -- launches ----------------------------------------------------------------------------------
 

@@ -11,12 +11,13 @@ import numpy as np
 import pyopencl as cl
 
 from singa_core.device import Fixed
+from singa_core.dtype import BY_CODE
 from singa_core.errors import DeviceFailure
 from singa_core.kernels.c.dialect import FAULT, NUMBERS, Call, Source, Target
 from singa_core.kernels.c.prelude import cl as prelude
 
 enqueue = cl.enqueue_nd_range_kernel
-Handle = tuple[cl.Buffer, int]  # a buffer, and the element at which the operand begins
+Handle = tuple[cl.Buffer, int]  # a buffer, and the byte at which the operand begins
 
 
 class Compiler(Target):
@@ -130,7 +131,9 @@ class Step:
         self.kernel = compiler.kernel(call)
         self.work = (compiler.queue, self.kernel, call.items, call.group)
         self.operands = call.operands
-        self.starts = call.starts or (0,) * len(call.operands)
+        sizes = [BY_CODE[code].itemsize for _, code, _ in call.source.operands]
+        starts = call.starts or (0,) * len(sizes)
+        self.starts = [n * size for n, size in zip(starts, sizes, strict=True)]
         self.offsets: list[int] = [-1] * len(call.operands)
         if FAULT in self.operands:
             self.put(self.operands.index(FAULT), compiler.fault)

@@ -58,7 +58,8 @@ class Source:
     Args:
         name: of the kernel; also what errors call it.
         operands: (name, dtype code, "in", "out" or "inout") of each buffer. The body sees a pointer
-            to the first element.
+            to the first element. What a device gives is a buffer and a number of bytes to skip: the
+            workspace, which is bytes to the core, has elements here.
         numbers: (name, C type) of each number, after the operands.
         body: statements.
         functions: text before the kernel.
@@ -84,7 +85,8 @@ class Source:
             const = "const " if kind == "in" else ""
             pointer = f"{const}GLOBAL {TYPES[code][0]} *{alone}"
             parameters += [f"{pointer}{name}_", f"const long {name}_at"]
-            points.append(f"    {pointer}{name} = {name}_ + {name}_at;\n")
+            byte = f"{const}GLOBAL char *"
+            points.append(f"    {pointer}{name} = ({pointer})(({byte}){name}_ + {name}_at);\n")
         parameters += [f"const {kind} {name}" for name, kind in self.numbers]
         index = "long" if self.wide else "int"
         return (
