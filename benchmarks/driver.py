@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,6 @@ from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-PEERS = "benchmarks.peers"
 PACKAGES = (ROOT, *sorted(path.parent for path in ROOT.glob("backends/*/pyproject.toml")))
 
 THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "VECLIB_MAXIMUM")
@@ -30,55 +30,68 @@ UNSET = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 
 @dataclass(frozen=True)
 class Peer:
-    """One side of a comparison: a script that calls `common.serve`, and the options it gets."""
+    """One side of a comparison: a module of `benchmarks.peers`, and the options it gets.
+
+    Args:
+        name: in tables.
+        module: it calls `serve`.
+        options: after the workload and the part.
+        needs: modules without which it is left out.
+        tools: programs without which it is left out.
+        calls: in a block, where not as many as the others make.
+    """
 
     name: str
-    script: str
+    module: str
     options: tuple[str, ...] = ()
-    needs: str = "numpy"  # the module without which it is left out
+    needs: tuple[str, ...] = ("numpy",)
+    tools: tuple[str, ...] = ()
+    calls: int | None = None
 
     @property
-    def missing(self) -> bool:
-        """True where it cannot run."""
-        return importlib.util.find_spec(self.needs) is None
+    def missing(self) -> list[str]:
+        """What it needs and has not got."""
+        modules = [name for name in self.needs if importlib.util.find_spec(name) is None]
+        return modules + [name for name in self.tools if shutil.which(name) is None]
 
 
 @dataclass
 class Row:
-    """What was measured of a peer: seconds per step, one value for each block."""
+    """What was measured of a peer; `seconds` of a call, one number for each block."""
 
     peer: Peer
     seconds: list[float] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
     about: str = ""
+    first: float = 0.0  # seconds from nothing to the first result
+    grown: int = 0  # bytes by which the process has grown at its peak
 
     @property
     def median(self) -> float:
-        """Seconds per step in the middlemost block."""
+        """Seconds of a call in the middlemost block."""
         return median(self.seconds)
 
 
 class Child:
     """A peer's process, which waits for its turn."""
 
-    def __init__(self, peer: Peer, workload: str, threads: int) -> None:
+    def __init__(self, peer: Peer, workload: str, part: str, threads: int) -> None:
         self.peer = peer
-        command = [sys.executable, str(PEERS / peer.script), workload, *peer.options]
+        module = f"benchmarks.peers.{peer.module}"
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env=environment(threads),
+            [sys.executable, "-m", module, workload, part, *peer.options],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment(threads),
         )  # fmt: skip
-        self.about = ""
 
-    def wait_until_ready(self) -> None:
-        """Until it has imported, built and warmed up what it measures."""
-        self.about = str(self._answer()["about"])
+    def ready(self) -> dict[str, Any]:
+        """What it says when it has imported, built and warmed up what it measures."""
+        return self._answer()
 
-    def run(self, steps: int) -> dict[str, float]:
-        """One block: seconds of CPU and of the clock on the wall, and the last loss."""
+    def run(self, calls: int) -> dict[str, float]:
+        """One block: seconds of CPU and of the clock on the wall, the last loss, bytes grown."""
         if self._process.stdin is None:
             raise RuntimeError(f"{self.peer.name}: no pipe")
-        self._process.stdin.write(f"{steps}\n")
+        self._process.stdin.write(f"{calls}\n")
         self._process.stdin.flush()
         return self._answer()
 
@@ -103,38 +116,45 @@ def environment(threads: int) -> dict[str, str]:
     """Environment of a child."""
     env = {key: value for key, value in os.environ.items() if key not in UNSET}
     env |= {f"{name}_NUM_THREADS": str(threads) for name in THREADS}
+    if threads == 1:
+        env["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     paths = [*map(str, PACKAGES), *filter(None, [env.get("PYTHONPATH")])]
-    return env | {"PYTHONPATH": os.pathsep.join(paths)}
+    return env | {"PYTHONPATH": os.pathsep.join(paths), "JAX_PLATFORMS": "cpu"}
 
 
 def compare(
-    peers: Sequence[Peer], workload: str, *, steps: int, blocks: int, threads: int, clock: str
-) -> list[Row]:
+    peers: Sequence[Peer], workload: str, part: str, *, calls: int, blocks: int, threads: int,
+    clock: str,
+) -> list[Row]:  # fmt: skip
     """Measure the peers that can run, in turn; the first round warms up and does not count.
 
     Args:
         peers: at least one.
-        workload: a name in peers/common.py.
-        steps: in each block.
+        workload: a name in `WORKLOADS`.
+        part: "step" or "forward".
+        calls: in each block.
         blocks: of each peer.
         threads: of each peer.
         clock: "cpu" or "wall".
     """
     children: list[Child] = []
+    rows: list[Row] = []
     try:
         for peer in peers:
             if peer.missing:
-                print(f"left out: {peer.name}, which needs {peer.needs}", file=sys.stderr)
+                print(f"left out: {peer.name}, needs {', '.join(peer.missing)}", file=sys.stderr)
                 continue
-            children.append(Child(peer, workload, threads))
-            children[-1].wait_until_ready()
-        rows = [Row(child.peer, about=child.about) for child in children]
+            children.append(Child(peer, workload, part, threads))
+            told = children[-1].ready()
+            rows.append(Row(peer, about=told["about"], first=told["first"]))
         for block in range(blocks + 1):
             for child, row in zip(children, rows, strict=True):
-                answer = child.run(steps)
+                number = child.peer.calls or calls
+                answer = child.run(number)
                 row.losses.append(answer["loss"])
+                row.grown = int(answer["grown"])
                 if block:
-                    row.seconds.append(answer[clock] / steps)
+                    row.seconds.append(answer[clock] / number)
     finally:
         for child in children:
             child.close()
@@ -142,24 +162,11 @@ def compare(
 
 
 def same_work(rows: Sequence[Row], tolerance: float = 1e-2) -> bool:
-    """True if all peers have the same losses, that is, have computed the same thing."""
+    """True if all peers tell the same losses, that is, have computed the same thing."""
     columns = zip(*(row.losses for row in rows), strict=True)
-    return all(max(losses) - min(losses) <= tolerance * max(losses) for losses in columns)
-
-
-def table(rows: Sequence[Row], base: str) -> str:
-    """A Markdown table of medians, and of their ratios to the peer named `base`."""
-    reference = by_name(rows).get(base, rows[0])
-    lines = [
-        f"| peer | us per step | best block | times {reference.peer.name} | last loss | runs on |",
-        "|---|---:|---:|---:|---:|---|",
-    ]
-    lines += [
-        f"| {row.peer.name} | {row.median * 1e6:.1f} | {min(row.seconds) * 1e6:.1f} "
-        f"| {row.median / reference.median:.2f} | {row.losses[-1]:.4f} | {row.about} |"
-        for row in rows
-    ]
-    return "\n".join(lines)
+    return all(
+        max(losses) - min(losses) <= tolerance * (1 + max(map(abs, losses))) for losses in columns
+    )
 
 
 def by_name(rows: Sequence[Row]) -> Mapping[str, Row]:
@@ -167,14 +174,9 @@ def by_name(rows: Sequence[Row]) -> Mapping[str, Row]:
     return {row.peer.name: row for row in rows}
 
 
-def verdict(
-    rows: Sequence[Row], slow: str, fast: str, *, low: float = 0.0, high: float = 1e9
-) -> str:
-    """One line: how much longer `slow` takes than `fast`, and whether it is as it should be."""
+def ratio(rows: Sequence[Row], one: str, other: str) -> float | None:
+    """How much longer `one` takes than `other`; None where one of them was not measured."""
     named = by_name(rows)
-    limit = f">= {low:g}" if low else f"<= {high:g}"
-    if slow not in named or fast not in named:
-        return f"- {slow} / {fast}: not measured, wanted {limit}"
-    ratio = named[slow].median / named[fast].median
-    word = "met" if low <= ratio <= high else "MISSED"
-    return f"- {slow} / {fast}: {ratio:.2f}, wanted {limit}: {word}"
+    if one not in named or other not in named:
+        return None
+    return named[one].median / named[other].median

@@ -1,6 +1,6 @@
 """Convolution, pooling and normalisation of a backend beside their decompositions and PyTorch.
 
-python benchmarks/kernels.py [--device NAME] [--repeat 7] [--only WORD]
+python -m benchmarks.kernels [--device NAME] [--repeat 7] [--only WORD]
 
 CPU time of one thread, best of several blocks; prints Markdown. A kernel that does not beat the
 decomposition should not be there.
@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from driver import PACKAGES, environment
 
-sys.path[:0] = [*map(str, PACKAGES)]
+from benchmarks.driver import environment
 
 # name: batch, channels, size, filters, kernel, padding, stride, groups
 CONVOLUTIONS = {
@@ -132,7 +131,8 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a word in the op's name")
     options = parser.parse_args()
     if os.environ.get("OMP_NUM_THREADS") != "1":  # libraries read it when they are loaded
-        os.execve(sys.executable, [sys.executable, *sys.argv], environment(1))
+        again = [sys.executable, "-m", "benchmarks.kernels", *sys.argv[1:]]
+        os.execve(sys.executable, again, environment(1))
     import singa_core  # noqa: PLC0415
 
     try:

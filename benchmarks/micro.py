@@ -1,6 +1,6 @@
 """What the engine itself costs, by CPU time of one thread: prints Markdown.
 
-python benchmarks/micro.py [--repeat 31] [--device NAME]
+python -m benchmarks.micro [--repeat 31] [--device NAME]
 
 The kernels are taken out where their time is not the question: a null kernel takes its handles and
 does nothing.
@@ -14,14 +14,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from driver import PACKAGES, environment
+from benchmarks.driver import environment
 
-sys.path[:0] = [*map(str, PACKAGES), str(Path(__file__).parent / "peers")]
-WORKLOAD = "small8"
+WORKLOAD = "mlp-small"
 SHAPE = (64, 10)
 SHORT, LONG = 100, 600  # instructions of the two graphs whose difference gives the cost of one
 CHAIN = 150
@@ -141,10 +139,10 @@ def chains(device: Any, repeat: int) -> list[tuple[str, float, str]]:
 
 def eager_step(device: Any, repeat: int) -> list[tuple[str, float, str]]:
     """A whole eager training step without its kernels."""
-    from common import WORKLOADS  # noqa: PLC0415
-    from singa import build  # noqa: PLC0415
+    from benchmarks.peers.ours import build  # noqa: PLC0415
+    from benchmarks.workloads import WORKLOADS  # noqa: PLC0415
 
-    step, _ = build(WORKLOADS[WORKLOAD], "eager", device.name)
+    step, _ = build(WORKLOADS[WORKLOAD], "step", "eager", device.name)
     for i in range(3):
         step(i)
     launches = launches_of(device, lambda: step(0))
@@ -173,7 +171,8 @@ def main() -> None:
     parser.add_argument("--device")
     options = parser.parse_args()
     if os.environ.get("OMP_NUM_THREADS") != "1":  # libraries read it when they are loaded
-        os.execve(sys.executable, [sys.executable, *sys.argv], environment(1))
+        again = [sys.executable, "-m", "benchmarks.micro", *sys.argv[1:]]
+        os.execve(sys.executable, again, environment(1))
     import singa_core  # noqa: PLC0415
 
     device = singa_core.device(options.device)

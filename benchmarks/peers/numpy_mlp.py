@@ -6,7 +6,9 @@ This is what a framework on NumPy can hope to reach, and nothing in it is a fram
 from __future__ import annotations
 
 import numpy as np
-from common import MOMENTUM, RATE, Array, Step, Workload, serve
+
+from benchmarks.peers.serve import Call, serve
+from benchmarks.workloads import MOMENTUM, RATE, Array, Mlp
 
 
 class Layer:
@@ -20,8 +22,10 @@ class Layer:
 class Network:
     """The whole step."""
 
-    def __init__(self, workload: Workload) -> None:
-        pairs = workload.weights()
+    def __init__(self, workload: Mlp) -> None:
+        given = workload.weights()
+        count = len(workload.sizes) - 1
+        pairs = [(given[f"linears.{i}.weight"], given[f"linears.{i}.bias"]) for i in range(count)]
         batch, sizes = workload.batch, workload.sizes
         total = sum(weight.size + bias.size for weight, bias in pairs)
         # one buffer for all parameters: the update is four calls, not four for each of them
@@ -104,9 +108,16 @@ class Network:
         np.subtract(self.parameters, self.scratch, out=self.parameters)
 
 
-def build(workload: Workload) -> tuple[Step, str]:
-    """The step, see `common.serve`."""
+def build(workload: Mlp, part: str) -> tuple[Call, str]:
+    """The call, see `serve`."""
     network, batches = Network(workload), workload.batches()
+    if part == "forward":
+
+        def forward(i: int) -> Array:
+            network.forward(batches[i % len(batches)][0])
+            return network.outputs[-1]
+
+        return forward, f"NumPy {np.__version__}"
     return lambda i: network.step(*batches[i % len(batches)]), f"NumPy {np.__version__}"
 
 
