@@ -46,6 +46,7 @@ class Capabilities:
         capacity: bytes it can hold, None if not known.
         largest: bytes of its largest buffer, None if one may take all of it.
         fuses: ops that its kernel of `fused` may be made of; none: graphs are not fused.
+        batches: ops that its kernel of `together` may be made of; none: every update is a launch.
         family: "cpu" runs one work item per core, "gpu" thousands; kernels are chosen by it.
     """
 
@@ -58,6 +59,7 @@ class Capabilities:
     capacity: int | None = None
     largest: int | None = None
     fuses: frozenset[str] = frozenset()
+    batches: frozenset[str] = frozenset()
     family: str = "cpu"
 
 

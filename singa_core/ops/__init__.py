@@ -42,6 +42,7 @@ from singa_core.ops.shape import *  # noqa: F403
 from singa_core.ops.shape_composed import *  # noqa: F403
 from singa_core.ops.shape_padding import *  # noqa: F403
 from singa_core.ops.shape_regions import *  # noqa: F403
+from singa_core.ops.together import *  # noqa: F403
 from singa_core.optable import OPS
 
 PRIMITIVES = tuple(sorted(n for n, op in OPS.items() if not (op.is_composite or op.is_view)))

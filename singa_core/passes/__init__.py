@@ -6,6 +6,7 @@ fold:   work on constants, and work that does nothing
 cse:    the same instruction twice
 prune:  instructions whose results nobody needs
 fuse:   scalar operations that feed each other -> one instruction, for devices that compile it
+together: small updates of state -> one launch, for devices where launches cost much
 roots:  (no pass) whose bytes each slot has
 order:  the same instructions so that their plan needs fewer bytes
 place:  roots, views and packed copies, for one device
@@ -23,9 +24,21 @@ from singa_core.passes.lower import lower
 from singa_core.passes.number import number
 from singa_core.passes.order import order
 from singa_core.passes.prune import prune
+from singa_core.passes.together import together
 from singa_core.program import Program
 
-__all__ = ["ALGORITHMS", "cse", "fold", "fuse", "lower", "number", "optimise", "order", "prune"]
+__all__ = [
+    "ALGORITHMS",
+    "cse",
+    "fold",
+    "fuse",
+    "lower",
+    "number",
+    "optimise",
+    "order",
+    "prune",
+    "together",
+]
 
 ALGORITHMS = ("memory", "sequence")
 """What a graph's order is chosen for: the lowest peak, or to be the recorded one."""
@@ -33,5 +46,6 @@ ALGORITHMS = ("memory", "sequence")
 
 def optimise(program: Program, device: Device, algorithm: str = "memory") -> Program:
     """The passes every Program goes through before it is loaded."""
-    program = fuse(prune(cse(fold(lower(prune(program), device), device))), device)
+    program = prune(cse(fold(lower(prune(program), device), device)))
+    program = together(fuse(program, device), device)
     return order(program, device) if algorithm == "memory" else program

@@ -32,14 +32,15 @@ def fuse(program: Program, device: Device) -> Program:
     made: list[Instruction] = []
     for members in groups.in_order():
         together = groups.fused(members) if len(members) > 1 else None
-        if together is not None and _is_served(together, program, device):
+        if together is not None and is_served(together, program, device):
             made.append(together)
         else:
             made += [program.instructions[i] for i in members]
     return program.with_instructions(made)
 
 
-def _is_served(instruction: Instruction, program: Program, device: Device) -> bool:
+def is_served(instruction: Instruction, program: Program, device: Device) -> bool:
+    """True if a kernel of the device takes the instruction as it is."""
     op = OPS[instruction.op]
     forms = tuple(program.specs[slot] for slot in instruction.ins)
     return find_entry(device, op, op.pack(instruction.options), forms).launch is not None

@@ -17,7 +17,7 @@ from singa_core.executable import LoopExecutable
 from singa_core.mode import Mode, use_mode
 from singa_core.operation import Operation
 from singa_core.optable import OPS
-from singa_core.passes import cse, fold, fuse, lower, number, optimise, prune
+from singa_core.passes import cse, fold, fuse, lower, number, optimise, prune, together
 from singa_core.passes.eager import eager_peak, lowered
 from singa_core.passes.order import Flow, order, planned_bytes
 from singa_core.passes.place import place
@@ -751,3 +751,68 @@ def test_a_group_that_its_kernel_declines_stays_apart(far_device, monkeypatch):
     monkeypatch.setattr(FUSE, "find_entry", lambda *args: SimpleNamespace(launch=None))
     p = program(("exp", (0,), (1,), {}), ("exp", (1,), (2,), {}), args=(0,), results=(2,))
     assert fused(p, far_device) == p
+
+
+# -- together ---------------------------------------------------------------------------------------
+
+
+def batched(p, device, *names):
+    kept = device.capabilities
+    device.capabilities = replace(kept, batches=frozenset(names))
+    try:
+        return together(p, device)
+    finally:
+        device.capabilities = kept
+
+
+def test_small_updates_become_one_launch(far_device):
+    """Cells 1 and 2 get new values; one step takes the number in 3."""
+    p = program(
+        ("mul", (1, 3), (4,), {}), ("exp", (0,), (5,), {}), ("add", (5, 2), (6,), {}),
+        args=(0,), cells=(1, 2), scalars=(3,), specs={3: N}, results=(5,), updates=((0, 4), (1, 6)),
+    )  # fmt: skip
+    made = batched(p, far_device, "mul", "add")
+    assert ops_of(made) == ["exp", "together"]
+    one = made.instructions[1]
+    assert (one.ins, one.outs) == (
+        (1, 2, 3, 5),
+        (4, 6),
+    )  # cells first, in line with what they become
+    assert one.options["parts"] == (("mul", (), (0, 2), 1), ("add", (), (3, 1), 1))
+    cells = [tensor(np.full((2, 3), v, np.float32), device=far_device) for v in (1, 2)]
+    (y,) = run(made, far_device, np.zeros((2, 3), np.float32), cells=cells, scalars=(4.0,))
+    assert [np.unique(a).tolist() for a in (y, cells[0].numpy(), cells[1].numpy())] == [
+        [1],
+        [4],
+        [3],
+    ]
+
+
+def test_what_is_read_again_large_or_no_update_stays_alone(far_device):
+    def steps(**rest):
+        return program(
+            ("mul", (0, 1), (3,), {}), ("mul", (0, 2), (4,), {}), args=(0,), cells=(1, 2), **rest
+        )
+
+    updates = ((0, 3), (1, 4))
+    assert ops_of(batched(steps(updates=updates), far_device, "mul")) == ["together"]
+    for p in (
+        steps(updates=updates[:1], results=(4,)),  # one result is none
+        steps(updates=updates, results=(3,)),  # needed twice
+        steps(updates=((1, 3), (0, 4))),  # each would be written over what the other reads
+        steps(updates=updates, specs=dict.fromkeys(range(5), Spec((300, 300), "float32"))),
+    ):
+        assert batched(p, far_device, "mul") == p
+    assert batched(steps(updates=updates), far_device, "add") == steps(updates=updates)
+    assert batched(steps(updates=updates), far_device) == steps(updates=updates)
+
+
+def test_many_updates_take_several_launches(far_device):
+    n = 20
+    cells = tuple(range(1, n + 1))
+    p = program(
+        *[("mul", (0, cell), (n + cell,), {}) for cell in cells],
+        args=(0,), cells=cells, updates=tuple((i, n + 1 + i) for i in range(n)),
+    )  # fmt: skip
+    made = batched(p, far_device, "mul")
+    assert [len(i.outs) for i in made.instructions] == [14, 6]

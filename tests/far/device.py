@@ -60,7 +60,7 @@ class FarDevice(Device):
     def __init__(self, index: int = 0):
         capabilities = Capabilities(
             dtypes=frozenset(ALL) - {bfloat16}, alignment=256, sub_buffers=False, family="gpu",
-            fuses=FUSES,
+            fuses=FUSES, batches=frozenset({"fused", "add", "mul"}),
         )  # fmt: skip
         super().__init__("far", index, capabilities, languages=(LANGUAGE,))
         self.launches = 0

@@ -15,6 +15,7 @@ from singa_core.device import Capabilities, Device, Fixed, HostBytes
 from singa_core.dtype import ALL, DType, float64
 from singa_core.errors import DeviceError, DeviceFailure, OutOfDeviceMemory, OutOfRange
 from singa_core.kernels.c.fused import FUSES
+from singa_core.kernels.c.together import BATCHES
 from singa_core.spec import Shape, Spec
 from singa_opencl import choice
 from singa_opencl.check import check_vectors
@@ -43,6 +44,7 @@ class OpenCLDevice(Device):
             largest=device.max_mem_alloc_size,
             family=family,
             fuses=FUSES,
+            batches=BATCHES,
         )
         self.native = device
         self.driver = f"{device.platform.name} {device.driver_version}, {device.name.strip()}"

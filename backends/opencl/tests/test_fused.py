@@ -97,3 +97,36 @@ def test_vectors_are_made_of_floats_and_flags_only():
     whole = Spec((4,), "int32")
     cast = ("cast", (("dtype", whole.dtype),), (1,), whole.dtype)
     assert not scalar_of([F32], [whole], (exp, cast), (2,)).vector
+
+
+@pytest.mark.parametrize(("made", "updates", "at_once"), [
+    (lambda: sc.opt.SGD(0.1, momentum=0.9), 10, 10), (lambda: sc.opt.SGD(0.1), 5, 5),
+    (lambda: sc.opt.Adam(0.1), 15, 12),  # a fifth parameter would be too many arguments
+])  # fmt: skip
+def test_small_parameters_are_updated_in_one_launch(opencl, made, updates, at_once):
+    shapes = ((3, 4), (4,), (7, 2, 5), (1,), (3000,))
+
+    def trained(use_graph):
+        rng = np.random.default_rng(3)
+        optimizer = made()
+        params = [
+            sc.tensor(rng.standard_normal(s, np.float32), device=opencl, requires_grad=True)
+            for s in shapes
+        ]
+
+        def step(x):
+            optimizer(sum((p * p * x).sum() for p in params))
+
+        run = sc.graph(step) if use_graph else step
+        for value in (1.0, 0.5, 2.0):
+            run(sc.tensor(np.float32(value), device=opencl))
+        return [p.numpy() for p in params], run
+
+    eager, _ = trained(False)
+    replayed, run = trained(True)
+    for want, got in zip(eager, replayed, strict=True):
+        assert got.tobytes() == want.tobytes()
+    (recording,) = run.recordings
+    together = [i for i in recording.program.instructions if i.op == "together"]
+    assert recording.executable.report()["in_place_updates"] == updates
+    assert [len(i.outs) for i in together] == [at_once]

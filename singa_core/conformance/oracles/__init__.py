@@ -57,4 +57,13 @@ def _fused(*xs: Any, steps: tuple[Any, ...], results: tuple[int, ...]) -> Any:
     return outs[0] if len(outs) == 1 else outs
 
 
-ORACLES["fused"] = _fused
+def _together(*xs: Any, parts: tuple[Any, ...]) -> Any:
+    """The references of the parts."""
+    outs: list[Any] = []
+    for name, attrs, ins, _ in parts:
+        made = ORACLES[name](*[xs[i] for i in ins], **dict(attrs))
+        outs += made if isinstance(made, tuple) else (made,)
+    return tuple(outs)
+
+
+ORACLES |= {"fused": _fused, "together": _together}

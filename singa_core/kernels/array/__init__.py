@@ -18,6 +18,17 @@ from singa_core.kernels.array import (  # noqa: E402  (the table must exist befo
     random,
     reduction,
     shape,
+    together,
 )
 
-__all__ = ["array", "elementwise", "fused", "indexing", "linalg", "random", "reduction", "shape"]
+__all__ = [
+    "array",
+    "elementwise",
+    "fused",
+    "indexing",
+    "linalg",
+    "random",
+    "reduction",
+    "shape",
+    "together",
+]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from singa_core.kernels import KernelTable, Launch, add_table
+from singa_core.kernels import Kernel, KernelTable, Launch, add_table
 from singa_core.kernels.c.dialect import Call, Target
 from singa_core.spec import AnyForm, Spec
 
@@ -19,6 +19,14 @@ CallsOf = Callable[..., Sequence[Call] | tuple[Sequence[Call], int] | None]
 class CallTable(KernelTable):
     """A language whose kernels say which calls they are made of."""
 
+    def __init__(self, language: str) -> None:
+        super().__init__(language)
+        self._calls: dict[Any, CallsOf] = {}
+
+    def calls_of(self, kernel: Kernel) -> CallsOf:
+        """The function that was registered, for kernels that are made of others."""
+        return self._calls[kernel.prepare]
+
     def calls(self, op: str, *signatures: str, **options: Any) -> Callable[[CallsOf], CallsOf]:
         """Register `f(target, in_forms, out_specs, **attrs)`.
 
@@ -27,7 +35,9 @@ class CallTable(KernelTable):
         """
 
         def register(function: CallsOf) -> CallsOf:
-            self.prepared(op, *signatures, **options)(launched(function))
+            prepare = launched(function)
+            self._calls[prepare] = function
+            self.prepared(op, *signatures, **options)(prepare)
             return function
 
         return register
@@ -66,6 +76,7 @@ from singa_core.kernels.c import (  # noqa: E402  (the table must exist before i
     reduction,
     shape,
     sorting,
+    together,
 )
 
 __all__ = [
@@ -82,4 +93,5 @@ __all__ = [
     "reduction",
     "shape",
     "sorting",
+    "together",
 ]
