@@ -15,7 +15,7 @@ class Runner:
         program = pytest.importorskip("singa_opencl.program")
         self.device, self.family = device, family
         self.target = program.Compiler(device.native, family)
-        self.target.open(device.context, device.queue)
+        self.target.open(device.context, device.queue, device.compiler.fault[0])
 
     def upload(self, array):
         """The handle of an array that is any view of a packed one."""

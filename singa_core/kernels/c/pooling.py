@@ -5,6 +5,7 @@ Up to three spatial axes; kernel sizes, strides and dilations are part of a kern
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +13,13 @@ from dataclasses import dataclass
 from singa_core.dtype import DType
 from singa_core.kernels import FLOATS, NUMBERS
 from singa_core.kernels.c import c
-from singa_core.kernels.c.dialect import INT_LIMIT, Call, Source, Target, computed
+from singa_core.kernels.c.dialect import INT_LIMIT, TYPES, Call, Source, Target, computed
+from singa_core.kernels.c.elementwise import moved
 from singa_core.kernels.c.geometry import grouped, row_items
 from singa_core.spec import AnyForm, Shape, Spec
 
 Pairs = tuple[tuple[int, int], ...]
+UNROLLED = 9  # places of a window up to which they are written out
 AXES = "def"  # of an image: x has sizes d0 e0 f0, windows stand at d1 e1 f1
 
 
@@ -44,6 +47,12 @@ class Windows:
         """No two windows share an element."""
         axes = zip(self.kernel, self.stride, self.dilation, strict=True)
         return all(k == 1 or (s >= k and d == 1) for k, s, d in axes)
+
+    @property
+    def tight(self) -> bool:
+        """Windows that share no element leave out none either."""
+        axes = zip(self.out, self.kernel, self.stride, self.size, strict=True)
+        return all(s == k and n * s == m for n, k, s, m in axes)
 
     @property
     def inside(self) -> bool:
@@ -147,6 +156,13 @@ def taps(g: Windows, text: str) -> str:
     return f"{opened} {text} }} }} }}"
 
 
+def unrolled(g: Windows) -> list[str]:
+    """The index in x of each place of a window that sees no padding."""
+    axes = [[f"({a} * {s} + {i * d})" for i in range(k)]
+            for a, k, s, d in zip(AXES, g.kernel, g.stride, g.dilation, strict=True)]  # fmt: skip
+    return [place("0", *at) for at in itertools.product(*axes)]
+
+
 # -- the largest -----------------------------------------------------------------------------------
 
 
@@ -167,10 +183,16 @@ def max_pool(
         return [] if g else None
     dtype = ins[0].dtype
     code, kind = dtype.code, computed(dtype)
-    nan = " || v_ != v_" if dtype.is_floating else ""
-    step = f"const {kind} v_ = LD_{code}(a, {place('0', 'u', 'v', 'w')}); "
-    step += f"if (v_ > m{nan}) m = v_;"
-    body = f"{kind} m = {lowest(dtype)}; {taps(g, step)} ST_{code}(y, {place('1')}, m);"
+    nan = " | v_ != v_" if dtype.is_floating else ""
+    if g.inside and math.prod(g.kernel) <= UNROLLED:
+        look = " ".join(
+            f"{{ const {kind} v_ = LD_{code}(a, {at}); m = v_ > m{nan} ? v_ : m; }}"
+            for at in unrolled(g)
+        )
+    else:
+        step = f"const {kind} v_ = LD_{code}(a, {place('0', 'u', 'v', 'w')}); "
+        look = taps(g, f"{step} m = v_ > m{nan} ? v_ : m;")
+    body = f"{kind} m = {lowest(dtype)}; {look} ST_{code}(y, {place('1')}, m);"
     return call(target, g, "1", "max_pool", (code, code), over(target, g, "1", body))
 
 
@@ -183,6 +205,10 @@ def max_pool_grad(
     if g is None or not outs[0].itemcount:
         return [] if g else None
     code, kind = outs[0].dtype.code, computed(outs[0].dtype)
+    if target.family == "cpu" and g.apart and g.inside and math.prod(g.kernel) <= UNROLLED:
+        bits = moved(outs[0].dtype).code
+        body = over(target, g, "1", handed_out(g, code, bits), "" if g.tight else clear(bits))
+        return call(target, g, "1", "max_pool_grad", (bits, code, code, bits), body)
     # The first element that equals the largest one; of a window with NaN, its first element.
     found = f"int best = -1, none = 1; const {kind} top = LD_{code}(c, {place('1')}); "
     look = f"const int q = {place('0', 'u', 'v', 'w')}; if (best < 0) best = q; "
@@ -190,15 +216,34 @@ def max_pool_grad(
     found += taps(g, look)
     scatters = target.family == "cpu" and (g.apart or outs[0].dtype.bits >= 32)
     if scatters:
-        clear = (
-            f"for (int q = p * d0 * e0 * f0; q < (p + 1) * d0 * e0 * f0; q++) ST_{code}(y, q, 0);"
-        )
         grad = f"LD_{code}(a, {place('1')})"
         add = grad if g.apart else f"LD_{code}(y, best) + {grad}"
-        body = over(target, g, "1", f"{found} ST_{code}(y, best, {add});", clear)
+        body = over(target, g, "1", f"{found} ST_{code}(y, best, {add});", clear(code))
         return call(target, g, "1", "max_pool_grad", (code,) * 4, body)
     body = over(target, g, "0", f"{gathered(g, code, kind, found)}")
     return call(target, g, "0", "max_pool_grad", (code,) * 4, body)
+
+
+def clear(code: str) -> str:
+    """Zeros in plane p."""
+    return f"for (int q = p * d0 * e0 * f0; q < (p + 1) * d0 * e0 * f0; q++) ST_{code}(y, q, 0);"
+
+
+def handed_out(g: Windows, code: str, bits: str) -> str:
+    """The grad or zero to every element of a window that shares none, without a branch.
+
+    Branches would depend on data. What is moved are the bits of a grad, and where they go is a
+    mask for them.
+    """
+    *some, last = unrolled(g)
+    kind = TYPES[bits][1]
+    text = f"const {TYPES[code][1]} top = LD_{code}(c, {place('1')}); "
+    text += f"const {kind} share = LD_{bits}(a, {place('1')}); {kind} left = ~({kind})0; "
+    for n, at in enumerate(some):
+        text += f"const {kind} to{n} = left & (0 - ({kind})(LD_{code}(b, {at}) == top)); "
+        text += f"left &= ~to{n}; "
+    text += " ".join(f"ST_{bits}(y, {at}, share & to{n});" for n, at in enumerate(some))
+    return f"{text} ST_{bits}(y, {last}, share & left);"
 
 
 def gathered(g: Windows, code: str, kind: str, found: str) -> str:

@@ -130,7 +130,9 @@ def forward(
     room = min(shared, BLOCK_BYTES) // g.itemsize
     depth = min(DEPTH, room // tile.columns)
     piece = min(room // depth // tile.columns, 16) * tile.columns
-    height, width = blocks(g.o, g.n * g.places, g.terms, g.groups, units, tile, piece, True)
+    height, width = blocks(
+        g.o, g.n * g.places, g.terms, g.groups, units, tile, columns=piece, pack_a=0.0
+    )
     count, taken = panels(g.o, tile), height // tile.rows
     y = 3 if biased else 2
     items = (-(-g.n * g.places // width), -(-count // taken), g.groups)
@@ -226,7 +228,7 @@ def grad_weight(g: Geometry, *, units: int, shared: int) -> tuple[list[Call], in
     """Calls for (x, grad, y, workspace) and the workspace's bytes, none."""
     tile = Tile(g.code, rows_for(g.o))
     piece = pieces(tile, shared)
-    height, width = blocks(g.o, g.terms, g.n * g.places, g.groups, units, tile, piece[1], True)
+    height, width = blocks(g.o, g.terms, g.n * g.places, g.groups, units, tile, columns=piece[1])
     items = (-(-g.o // height), -(-g.terms // width), g.groups)
     kernel = weight_source(tile, piece)
     return [Call(kernel, items, (1, 1, 1), (0, 1, 2), (*numbers(g), height, width))], 0

@@ -1,8 +1,8 @@
 """Products of matrices for devices that run one work item per core: blocks packed as they are used.
 
-A work item computes a block of y. It copies a piece of b into panels of `NR` columns and a piece of
-a into panels of `MR` rows, zeros at the ends, so that neither the strides of the operands nor odd
-sizes reach the inner loop, which keeps MR * NR sums in registers.
+A work item computes a block of y. It copies a piece of b into panels of `NR` columns, and a piece
+of a into panels of `MR` rows unless its rows are contiguous; zeros stand at the ends. So neither
+strides nor odd sizes reach the inner loop, which keeps MR * NR sums in registers.
 
 Source: K. Goto, R. van de Geijn, Anatomy of high-performance matrix multiplication, ACM TOMS 34(3),
 2008, section 5 (what is packed, and where it stays).
@@ -73,12 +73,12 @@ def sums(tile: Tile) -> str:
     return "".join(f"    V {row};\n" for row in rows)
 
 
-def multiply(tile: Tile, a: str = "a") -> str:
-    """Add to the sums: elements of a at `a` times the vectors b0, b1, ..."""
+def multiply(tile: Tile, a: str = "a[{i}]") -> str:
+    """Add to the sums: the elements `a` of row i times the vectors b0, b1, ..."""
     lines = []
     for i in range(tile.rows):
         steps = " ".join(f"s{i}_{j} += e * b{j};" for j in range(tile.vectors))
-        lines.append(f"{{ const T e = {a}[{i}]; {steps} }}\n")
+        lines.append(f"{{ const T e = {a.format(i=i)}; {steps} }}\n")
     return "        ".join(lines)
 
 
@@ -114,16 +114,26 @@ FUNCTION void products(const {space} T *a, const SHARED T *b, int kc, V *t)
 """
 
 
-def micro(tile: Tile) -> str:
-    """One tile of y from packed panels; `first` says that nothing is to be added to but a bias."""
+def micro(tile: Tile, *, straight: bool = False) -> str:
+    """One tile of y from packed panels; `first` says that nothing is to be added to but a bias.
+
+    Args:
+        straight: a is not packed: rows stand `am` apart, and their elements are neighbours.
+    """
+    if straight:
+        given = "const GLOBAL T *a, long am"
+        starts = ", ".join(f"*a{i} = a + min({i}, rows - 1) * am" for i in range(tile.rows))
+        rows, step, start = multiply(tile, "a{i}[k]"), "", f"    const GLOBAL T {starts};"
+    else:
+        given, rows, step, start = "const SHARED T *a", multiply(tile), " a += MR,", ""
     return f"""
-FUNCTION void micro(const SHARED T *a, const SHARED T *b, int kc, GLOBAL T *y, long row,
+FUNCTION void micro({given}, const SHARED T *b, int kc, GLOBAL T *y, long row,
                     int first, int rows, int columns, const GLOBAL T *bias)
 {{
-{sums(tile)}
-    for (int k = 0; k < kc; k++, a += MR, b += NR) {{
+{sums(tile)}{start}
+    for (int k = 0; k < kc; k++,{step} b += NR) {{
         {loads(tile, "b")}
-        {multiply(tile)}
+        {rows}
     }}
     if (rows == MR && columns == NR) {{
         if (first && bias) {{
@@ -197,16 +207,21 @@ def pieces(tile: Tile, shared: int) -> tuple[int, int, int]:
 
 
 @cache
-def source(tile: Tile, shared: int, biased: bool) -> Source:
-    """The kernel, with a bias for columns or without.
+def source(tile: Tile, shared: int, biased: bool, straight: bool) -> Source:
+    """The kernel, with a bias for columns or without; a is packed unless its rows are `straight`.
 
     Work items along axes 0 and 1 take blocks of y, those along axis 2 matrices.
     """
     mc, nc, kc = pieces(tile, shared)
     start = "bias + j + jj" if biased else "0"
+    pack_rows, rows = "pack_a(a + i * am + l * ak, ak, am, depth, height, pa);", "pa + ii * depth"
+    scratch = f"SHARED V packed_a[{mc * kc} / W]; SHARED T *pa = (SHARED T *)packed_a;"
+    if straight:
+        pack_rows, rows, scratch = "", "a + (i + ii) * am + l, am", ""
     body = f"""
-    SHARED V packed_a[{mc * kc} / W], packed_b[{nc * kc} / W];
-    SHARED T *pa = (SHARED T *)packed_a, *pb = (SHARED T *)packed_b;
+    {scratch}
+    SHARED V packed_b[{nc * kc} / W];
+    SHARED T *pb = (SHARED T *)packed_b;
     const long z = GROUP_Z, z0 = z % size0, z1 = z / size0 % size1, z2 = z / size0 / size1;
     a += z0 * a0 + z1 * a1 + z2 * a2;
     b += z0 * b0 + z1 * b1 + z2 * b2;
@@ -220,10 +235,10 @@ def source(tile: Tile, shared: int, biased: bool) -> Source:
             pack_b(b + l * bk + j * bn, bk, bn, depth, width, pb);
             for (int i = top; i < bottom; i += {mc}) {{
                 const int height = min({mc}, bottom - i);
-                pack_a(a + i * am + l * ak, ak, am, depth, height, pa);
+                {pack_rows}
                 for (int jj = 0; jj < width; jj += NR)
                     for (int ii = 0; ii < height; ii += MR)
-                        micro(pa + ii * depth, pb + jj * depth, depth,
+                        micro({rows}, pb + jj * depth, depth,
                               y + (long)(i + ii) * n + j + jj, n, l == 0, min(MR, height - ii),
                               min(NR, width - jj), {start});
             }}
@@ -239,19 +254,28 @@ def source(tile: Tile, shared: int, biased: bool) -> Source:
         (("a", code, "in"), ("b", code, "in"), *bias, ("y", code, "out")),
         (*((name, "int") for name in ints), *((name, "long") for name in longs)),
         body,
-        types(tile) + micro(tile) + pack(tile),
+        types(tile) + micro(tile, straight=straight) + pack(tile),
     )
 
 
 @cache
-def blocks(
-    m: int, n: int, k: int, batch: int, units: int, tile: Tile, columns: int, turned: bool
+def blocks(  # noqa: PLR0913  (sizes, and what packing costs)
+    m: int,
+    n: int,
+    k: int,
+    batch: int,
+    units: int,
+    tile: Tile,
+    *,
+    columns: int,
+    pack_a: float = PACK_A,
+    pack_b: float = PACK_B_TURNED,
 ) -> tuple[int, int]:
     """(rows, columns) of the block of a work item: those that keep all units busy for least time.
 
     Args:
         columns: of b that are packed at a time; a is packed again for each piece.
-        turned: b is read across its rows, which costs more.
+        pack_a, pack_b: the cost of packing an element, in multiply-adds of vectors.
     """
     parts = (*range(1, 9), 10, 12, 16, 20, 24, 32, 48, 64)
     heights = {rounded(-(-m // p), tile.rows) for p in parts}
@@ -262,7 +286,7 @@ def blocks(
             items = batch * -(-m // height) * -(-n // width)
             times = -(-width // columns)
             work = height * width / tile.width
-            work += PACK_A * height * times + (PACK_B_TURNED if turned else PACK_B) * width
+            work += pack_a * height * times + pack_b * width
             # the last round is seldom even: finer work is shared better
             cost = (work * k + ITEM_COST) * (-(-items // units) + 0.3)
             if cost < best:
@@ -294,12 +318,14 @@ def product(
     """
     m, n, k = sizes
     tile = Tile(code, rows_for(m))
-    kernel = source(tile, target.shared, biased)
+    straight = a[1] == 1
+    kernel = source(tile, target.shared, biased, straight)
     axes = (*batch, *((1, 0, 0),) * (3 - len(batch)))
     count = axes[0][0] * axes[1][0] * axes[2][0]
     height, width = blocks(
-        m, n, k, count, target.units, tile, pieces(tile, target.shared)[1], b[1] != 1
-    )
+        m, n, k, count, target.units, tile, columns=pieces(tile, target.shared)[1],
+        pack_a=0.0 if straight else PACK_A, pack_b=PACK_B if b[1] == 1 else PACK_B_TURNED,
+    )  # fmt: skip
     numbers = (m, n, k, height, width, axes[0][0], axes[1][0], *a, *b)
     numbers += tuple(axis[1] for axis in axes) + tuple(axis[2] for axis in axes)
     items = (-(-m // height), -(-n // width), count)
