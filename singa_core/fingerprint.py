@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable
 from typing import Any
 
@@ -34,7 +35,9 @@ def print_value(value: Any) -> Hashable:
         return (type(value), value)
     if isinstance(value, float):  # the text, since 0.0 == -0.0 and NaN is not even itself
         return (float, repr(value))
-    if isinstance(value, list | tuple):
+    if isinstance(value, set | frozenset):
+        return (type(value), frozenset(print_value(item) for item in value))
+    if isinstance(value, list | tuple | deque):
         return (type(value), *[print_value(item) for item in value])
     if isinstance(value, dict):
         return (dict, *[(key, print_value(item)) for key, item in value.items()])

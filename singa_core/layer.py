@@ -1,18 +1,23 @@
 """Layer: parameters and sublayers under names, and a `forward` over tensors.
 
-A layer's state is what its attributes hold: Parameters, States, other Layers, and lists, tuples and
-dicts of them. Nothing is registered; names are found by walking, the first path to a cell wins, and
-a cell reached by several paths is shared. Setting an attribute counts as a change, so recordings
-notice.
+A layer's state is what its attributes hold: Parameters, States, other Layers, and lists, tuples,
+dicts and deques of them, and subclasses of these (OrderedDict, defaultdict, named tuples). Nothing
+is registered; names are found by walking, the first path to a cell wins, and a cell reached by
+several paths is shared. A set of layers is refused, any other object that holds some is warned
+about. Setting an attribute counts as a change, and so does a change to a list or dict in one, so
+recordings notice.
 """
 
 from __future__ import annotations
 
+import warnings
+from collections import deque
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from inspect import signature
 from reprlib import recursive_repr
+from types import FunctionType, MethodType, ModuleType, NoneType
 from typing import Any, NoReturn, TypeVar, get_type_hints
 
 import numpy as np
@@ -24,10 +29,14 @@ from singa_core.fingerprint import print_value
 from singa_core.mode import MODE, STRUCTURE, execute_once
 from singa_core.parameter import Parameter, fitting
 from singa_core.tensor import Tensor, as_device, packed, tensor
-from singa_core.watched import watched
+from singa_core.watched import Watched, watched
 
 L = TypeVar("L", bound="Layer")
 T = TypeVar("T")
+
+
+class UnregisteredWarning(UserWarning):
+    """A layer's attribute holds layers or parameters where nobody would find them."""
 
 
 class Layer:
@@ -56,7 +65,10 @@ class Layer:
     _device: Device | None = None  # what `to` was given: for parameters to come
 
     def __setattr__(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, watched(value))
+        kept = watched(value)
+        if not isinstance(kept, _SEEN):
+            check_registered(type(self).__name__, name, kept)
+        object.__setattr__(self, name, kept)
         if isinstance(value, Parameter) and not value.materialized:
             object.__setattr__(self, "_ready", False)  # initialised by the next call
         STRUCTURE.changed()
@@ -277,7 +289,7 @@ def _flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Layers and parameters in an attribute: itself, or members of lists, tuples and dicts."""
     if isinstance(value, Layer | Parameter):
         yield name, value
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple | deque):
         for i, item in enumerate(value):
             yield from _flatten(f"{name}.{i}", item)
     elif isinstance(value, dict):
@@ -287,8 +299,43 @@ def _flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         if any(isinstance(item, Layer | Parameter) for item in value):
             raise ArgumentError(
                 f"attribute {name!r}", "a list, tuple or dict of layers or parameters",
-                f"a {type(value).__name__}, which has no order",
+                f"a {'set' if isinstance(value, set) else 'frozenset'}, which has no order",
             )  # fmt: skip
+
+
+# what is a layer or a parameter, or can hold none
+_SEEN = (bool, int, float, str, NoneType, Tensor, Layer, FunctionType, MethodType, type, ModuleType)
+
+
+def check_registered(where: str, name: str, value: Any) -> None:
+    """Look for layers and parameters in an attribute where nobody would find them.
+
+    Raises: ArgumentError for a set of them, and for a container that cannot be watched.
+    Warns: UnregisteredWarning for any other object that holds some, unless it has a `fingerprint`
+        (an optimiser).
+    """
+    found = [item for _, item in _flatten(name, value)]
+    if isinstance(value, list | dict | deque) and not isinstance(value, Watched) and found:
+        rule = "a list, tuple or dict of layers or parameters that can be copied"
+        raise ArgumentError(f"{where}.{name}", rule, f"a {type(value).__name__}")
+    if found or isinstance(value, Watched | tuple) or hasattr(type(value), "fingerprint"):
+        return
+    held = list(value.values()) if isinstance(value, Mapping) else list(_attributes(value).values())
+    for item in held:
+        if any(True for _ in _flatten(name, item)):
+            warnings.warn(
+                f"{where}.{name}: a {type(value).__name__} that holds layers or parameters, which "
+                "are not registered: they are not trained, saved or moved\n"
+                "try: a list, tuple, dict or Layer of them",
+                UnregisteredWarning, stacklevel=3,
+            )  # fmt: skip
+            return
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """An object's own attributes by name."""
+    found: dict[str, Any] = getattr(value, "__dict__", {})
+    return found
 
 
 def _assign(

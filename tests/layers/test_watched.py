@@ -1,11 +1,17 @@
 """What recordings notice: attributes, lists and dicts in them, swapped layers; and what they do not."""
 
 import copy
+from collections import OrderedDict, UserDict, defaultdict, deque
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import pytest
 
 from singa_core import Layer, Model, Parameter, State, gradients, graph, opt
 from singa_core.engine import GraphFunction
+from singa_core.errors import ArgumentError
+from singa_core.layer import UnregisteredWarning
 from singa_core.layers import Dropout, Lambda, Linear, Sequential
 from singa_core.mode import STRUCTURE
 from singa_core.watched import WatchedDict, WatchedList, watched
@@ -292,3 +298,157 @@ def test_a_state_written_by_forward_is_no_change_of_structure(array):
     for _ in range(3):
         function(x)
     assert (function.records, layer.n.item()) == (1, 4.0)
+
+
+# -- containers of other kinds -------------------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+class Stack(list):
+    """A list of somebody else's."""
+
+    def push(self, item):
+        self.append(item)
+
+
+class Table(dict):
+    def __getattr__(self, name):
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def scale(value):
+    return Lambda(lambda x: x * value)
+
+
+def grown(net):
+    net.parts["new"]  # made by the factory, and kept
+    net.parts["new"].append(scale(3.0))
+
+
+KINDS = {
+    "list": (lambda a, b: [a, b], lambda net: net.parts.append(scale(3.0))),
+    "tuple": (lambda a, b: (a, [b]), lambda net: net.parts[1].append(scale(3.0))),
+    "named tuple": (lambda a, b: Pair(a, [b]), lambda net: net.parts.second.append(scale(3.0))),
+    "OrderedDict": (
+        lambda a, b: OrderedDict(a=a, b=b), lambda net: net.parts.move_to_end("a"),
+    ),
+    "defaultdict": (lambda a, b: defaultdict(list, a=[a], b=[b]), grown),
+    "deque": (lambda a, b: deque([a, b], maxlen=4), lambda net: net.parts.appendleft(scale(3.0))),
+    "deque turned": (lambda a, b: deque([a, b]), lambda net: net.parts.rotate(1)),
+    "list of one's own": (lambda a, b: Stack([a, b]), lambda net: net.parts.push(scale(3.0))),
+    "dict of one's own": (lambda a, b: Table(a=a, b=b), lambda net: net.parts.update(c=scale(3.0))),
+    "nested": (
+        lambda a, b: OrderedDict(a=Stack([a]), b=deque([{"x": b}])),
+        lambda net: net.parts["b"][0].update(y=scale(3.0)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_layers_in_any_container_are_found_and_its_changes_seen(array, kind):
+    make, change = KINDS[kind]
+
+    def leaves(parts):
+        if isinstance(parts, Layer):
+            return [parts]
+        items = parts.values() if isinstance(parts, dict) else parts
+        return [leaf for item in items for leaf in leaves(item)]
+
+    class Net(Layer):
+        def __init__(self):
+            self.parts = make(Linear(2), Lambda(lambda x: x + 1.0))
+
+        def forward(self, x):
+            for part in leaves(self.parts):
+                x = part(x)
+            return x
+
+    net, x = Net(), array([[1.0, 2.0]])
+    given = make(Linear(2), Linear(2))
+    assert isinstance(net.parts, type(given))
+    net(x)
+    assert len(net.get_params()) == 2
+    assert sum(isinstance(layer, Linear) for layer in net.layers()) == 1
+    function = recorded(net, x)
+    function(x)
+    assert function.records == 1
+    change(net)
+    assert function(x).tolist() == net(x).tolist()
+    assert function.records == 2
+    twin = copy.deepcopy(net)
+    assert type(twin.parts) is type(net.parts)
+    assert len(twin.get_params()) == 2
+    assert twin.get_params().keys() == net.get_params().keys()
+
+
+def test_a_set_counts_its_changes_too(array):
+    class Net(Layer):
+        def __init__(self):
+            self.flags = {"a"}
+
+        def forward(self, x):
+            return x * float(len(self.flags))
+
+    net, x = Net(), array([1.0])
+    function = recorded(net, x)
+    net.flags.add("b")
+    assert function(x).item() == 2.0
+    net.flags -= {"a"}
+    assert function(x).item() == 1.0
+
+
+@pytest.mark.parametrize("kind", [set, frozenset])
+def test_a_set_of_layers_is_refused_at_once(kind):
+    net = Layer()
+    with pytest.raises(
+        ArgumentError,
+        match=rf"attribute 'parts': needs a list, tuple or dict of layers .*{kind.__name__}",
+    ):
+        net.parts = kind([Linear(2)])
+    assert not hasattr(net, "parts")
+
+
+@dataclass
+class Parts:
+    conv: Any
+
+
+class Holder:
+    def __init__(self, *layers):
+        self.layers = list(layers)
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [Parts, Holder, lambda layer: MappingProxyType({"a": layer}), lambda layer: UserDict(a=layer)],
+)
+def test_an_object_that_hides_layers_is_warned_about(hide):
+    net = Layer()
+    with pytest.warns(
+        UnregisteredWarning,
+        match=r"Layer.parts: a \w+ that holds layers or parameters, which are not(.|\n)*try: a list",
+    ) as caught:
+        net.parts = hide(Linear(2))
+    assert caught[0].filename == __file__
+    net.others = hide(3.0)  # in silence
+    net.optimizer = opt.SGD(0.1, params=[Parameter((2,))])
+
+
+def test_a_list_that_cannot_be_copied_is_refused():
+    class Stubborn(list):
+        def __reduce_ex__(self, protocol):
+            raise TypeError("no copies")
+
+    net = Layer()
+    net.numbers = Stubborn([1.0])
+    with pytest.raises(
+        ArgumentError, match="Layer.parts: needs .* that can be copied, got a Stubborn"
+    ):
+        net.parts = Stubborn([Linear(2)])
