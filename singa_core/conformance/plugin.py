@@ -21,10 +21,12 @@ from singa_core.conformance.known import Expectations, load
 from singa_core.conformance.ledger import GROUPS, LEVELS, Ledger, asks_for, group_of, names
 from singa_core.conformance.tolerances import WIDENED
 from singa_core.device import Device
+from singa_core.errors import SingaError
 from singa_core.registry import registry
 
 KIT = pytest.StashKey["Kit"]()
 CASES = pytest.StashKey[Cases]()
+UNUSABLE = 4  # exit status: the backend cannot be opened
 KEPT = "singa_conformance"  # the key under which workers send their ledgers
 
 
@@ -156,10 +158,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture
 def device(request: pytest.FixtureRequest) -> Device:
     """The device under test; a conftest that tests several devices overrides it."""
-    name = getattr(request.module, "singa_backend", None) or request.config.stash[KIT].backend
+    kit = request.config.stash[KIT]
+    name = getattr(request.module, "singa_backend", None) or kit.backend
     if not name:
         pytest.fail("which backend? --singa-backend NAME", pytrace=False)
-    return find_backend(name)
+    try:
+        return find_backend(name)
+    except SingaError as error:
+        if kit.asked:  # nothing can be tested: once is enough
+            pytest.exit(str(error), returncode=UNUSABLE)
+        return pytest.fail(str(error), pytrace=False)
 
 
 @pytest.fixture

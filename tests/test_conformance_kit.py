@@ -1,0 +1,354 @@
+"""The kit's own machinery: ids, known failures, verdicts, reports. What it finds is in test_planted."""
+
+import ast
+import inspect
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import singa_core.conformance.groups as groups
+from house import counts
+from singa_core.conformance import badge, checking, page, report
+from singa_core.conformance.edges import trials
+from singa_core.conformance.known import parse
+from singa_core.conformance.ledger import GROUPS, Cell, Failure, Ledger, matches, names
+from singa_core.conformance.runner import arguments, main
+from singa_core.conformance.tolerances import CLASSES, UNITS, Mismatch
+from singa_core.dtype import float16, float32
+from singa_core.errors import ArgumentError
+from singa_core.optable import OPS
+from test_planted import run_kit
+
+# -- ids ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "same"),
+    [
+        ("a", "a", True), ("a", "ab", False), ("*", "", True), ("a*c", "abc", True),
+        ("a*c", "ac", True), ("a*b*c", "a1b2c", True), ("a*b*c", "acb", False),
+        ("x[float32-*]", "x[float32-1]", True), ("x[float32-*]", "x[float64-1]", False),
+        ("a*a", "a", False), ("*b", "ab", True), ("", "", True),
+    ],
+)  # fmt: skip
+def test_a_star_stands_for_anything_and_a_bracket_for_itself(pattern, text, same):
+    assert matches(pattern, text) is same
+
+
+def test_a_pattern_without_a_bracket_means_all_cases():
+    assert names("g::add", "g::add[float32-0]")
+    assert names("g::*", "g::add[float32-0]")
+    assert not names("g::add", "g::add_more[float32-0]")
+    assert not names("g::add[float32-1]", "g::add[float32-0]")
+
+
+def modules():
+    return sorted(Path(groups.__file__).parent.glob("*.py"))
+
+
+def test_names_of_tests_are_unique_across_groups():
+    """They meet in `suite`, where a second one would hide the first."""
+    found = Counter(
+        node.name
+        for path in modules()
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    )
+    assert [name for name, times in found.items() if times > 1] == []
+    suite = Path(groups.__file__).parents[1] / "suite.py"
+    for path in modules():
+        if f"{path.stem.replace('_', '.')}" in GROUPS:
+            assert f"groups.{path.stem} import *" in suite.read_text("utf-8"), path.stem
+
+
+def test_every_group_has_a_module_and_says_what_it_checks():
+    stems = {path.stem.replace("_", ".") for path in modules()}
+    assert set(GROUPS) <= stems
+    for path in modules():
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                assert ast.get_docstring(node), f"{path.stem}.{node.name}"
+
+
+def test_classes_of_tolerances_name_ops_and_no_op_twice():
+    named = Counter(op for ops in CLASSES.values() for op in ops)
+    assert [op for op, times in named.items() if times > 1] == []
+    assert sorted(set(named) - set(OPS)) == []
+    assert set(CLASSES) < set(UNITS)
+
+
+# -- cases ----------------------------------------------------------------------------------------
+
+
+def fails():
+    raise Mismatch("got 1, needs 2")
+
+
+def breaks():
+    raise KeyError("x")
+
+
+def cases(known="", **options):
+    expected = parse(f'suite = "1.0"\n{known}', "conformance.toml")
+    return checking.Cases(Ledger("toy"), "device", "test", expectations=expected, **options)
+
+
+def test_a_failing_case_hides_no_other_and_says_how_to_run_it_again():
+    case = cases()
+    for detail, function in (("a", fails), ("b", breaks), ("c", lambda: None)):
+        case.check(detail, function, cell=("add", "float32", "native", "c"))
+    assert dict(case.ledger.counts["device"]) == {"failed": 2, "passed": 1}
+    text = case.report()
+    assert "device::test[a]\n    got 1, needs 2\n    again: python -m singa_core.conf" in text
+    assert "--select 'device::test[b]'" in text
+    assert "KeyError: 'x'" in text
+    assert case.ledger.cell("add", "float32").state == "failed"
+
+
+def test_a_selection_runs_nothing_else():
+    case = cases(select=["device::test[b*]"])
+    ran = []
+    for detail in ("a", "b", "b2"):
+        case.check(detail, ran.append, detail)
+    assert ran == ["b", "b2"]
+
+
+KNOWN = """
+[[known]]
+id = "device::test[a*]"
+driver = "*"
+reason = "a bug of the driver"
+"""
+
+
+def test_a_known_failure_is_strict():
+    case = cases(KNOWN)
+    case.check("a1", fails)
+    assert case.ledger.counts["device"]["known"] == 1
+    assert not case.failures
+    case.check("a2", lambda: None)
+    assert case.ledger.counts["device"]["fixed"] == 1
+    assert "passes now; delete the known failure (a bug of the driver)" in case.report()
+    case.check("b", fails)
+    assert case.ledger.counts["device"]["failed"] == 1
+
+
+def test_a_known_failure_belongs_to_a_driver():
+    expected = parse(f'suite = "1.0"\n{KNOWN}'.replace('"*"', '"moonlib 3.*"'), "x")
+    assert expected.on("moonlib 3.1").find("device::test[a1]")
+    assert not expected.on("moonlib 4.0").known
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("suite = ", "needs TOML"),
+        ("", 'needs suite = "1.0", got None'),
+        ('suite = "1.0"\nxfail = 1', "needs the keys suite, known and tolerance, got xfail"),
+        ('suite = "1.0"\n[[known]]\nid = "device::x"', "needs entries with id, driver, reason"),
+        (f'suite = "1.0"\n{KNOWN.replace("device::", "devices::")}', "needs an id of a group"),
+        (f'suite = "1.0"\n{KNOWN}{KNOWN}', "needs each id once"),
+        (
+            'suite = "1.0"\n[[tolerance]]\nclass="computed"\ndtype="float32"\nfactor=11\nreason="x"',
+            "needs 1 < factor <= 10, got 11",
+        ),
+        (
+            'suite = "1.0"\n[[tolerance]]\nclass="exact"\ndtype="float32"\nfactor=2\nreason="x"',
+            "needs a class",
+        ),
+    ],
+)
+def test_a_wrong_conformance_toml_says_what_is_wrong(text, rule):
+    with pytest.raises(ArgumentError, match=re.escape(rule)):
+        parse(text, "conformance.toml")
+
+
+# -- verdicts -------------------------------------------------------------------------------------
+
+
+def ledger(**outcomes):
+    made = Ledger("toy")
+    made.facts = {
+        "suite": "1.0", "device": "toy", "distribution": "singa-toy 1", "driver": "<toy & co>",
+        "api": [1, 0], "core": "0.1", "languages": ["c"], "capabilities": {"family": "cpu"},
+        "python": "3", "numpy": "2", "platform": "x", "known": [], "tolerances": [],
+    }  # fmt: skip
+    for group in GROUPS:
+        made.add(group, outcomes.get(group.replace(".", "_"), "passed"), Failure("id", "x", "<m>"))
+    made.cells = {"add": {"float32": Cell(native=2, languages=["c"]), "int8": Cell(lowered=1)}}
+    return made
+
+
+def test_a_verdict_is_good_if_all_groups_of_the_level_ran_and_passed():
+    verdict = report.Verdict(ledger(), "full", whole=True)
+    assert verdict.passed
+    assert "conforms: level full, 9 cases passed" in "\n".join(t for t, _ in report.lines(verdict))
+    assert badge.words(verdict.data())[1:] == ("full: 9 pass", "brightgreen")
+
+
+def test_nothing_executed_is_not_a_pass():
+    made = ledger()
+    made.counts["graph"].clear()
+    assert report.Verdict(made, "train", whole=True).passed
+    verdict = report.Verdict(made, "graph", whole=True)
+    assert not verdict.passed
+    assert verdict.problems == ["graph: nothing ran, which is not a pass"]
+    assert badge.words(verdict.data())[1:] == ("graph: incomplete", "red")
+    assert not report.Verdict(Ledger("toy"), "core", whole=False).passed
+
+
+def test_what_is_unsupported_did_not_run():
+    made = ledger(random="unsupported")
+    assert made.ran("random") == 0
+
+
+def test_the_lowest_failing_group_is_named():
+    verdict = report.Verdict(ledger(graph="failed", ops_composite="failed"), "full", whole=True)
+    assert verdict.ledger.lowest_failing() == "ops.composite"
+    assert "lowest failing group ops.composite" in "\n".join(t for t, _ in report.lines(verdict))
+    assert badge.words(verdict.data())[1:] == ("full: 2 fail", "red")
+
+
+def test_a_known_failure_that_matches_nothing_fails_the_run():
+    made = ledger()
+    made.facts["known"] = [["device::gone", "*", "was a bug"], ["graph::x", "*", "a bug"]]
+    made.hits["graph::x"] = 1
+    assert report.Verdict(made, "graph", whole=True).problems == [
+        "known failure 'device::gone' matches no case: delete it or correct the id"
+    ]
+    assert report.Verdict(made, "graph", whole=False).problems == []
+
+
+def test_known_failures_are_told_by_the_badge():
+    verdict = report.Verdict(ledger(device="known"), "core", whole=True)
+    assert verdict.passed
+    assert badge.words(verdict.data())[1:] == ("core: 4 pass, 1 known", "yellow")
+
+
+def test_workers_add_up():
+    one, other = ledger(device="failed"), ledger(graph="failed")
+    other.cells["add"]["float32"].failed = 1
+    whole = Ledger("toy")
+    for part in (one, other):
+        whole.merge(json.loads(json.dumps(part.export())))
+    assert whole.counts["device"] == {"failed": 1, "passed": 1}
+    assert whole.cell("add", "float32").native == 4
+    assert whole.cell("add", "float32").state == "failed"
+    assert len(whole.failures) == 2
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+
+class Loads:
+    """What a page would ask of a network."""
+
+    found = re.compile(r"""(?:src|href)\s*=|@import|url\(""")
+
+
+def test_the_page_is_whole_and_loads_nothing():
+    made = ledger(graph="failed")
+    made.facts["tolerances"] = [["computed", "float32", 2.0, "a <sine>"]]
+    text = page.page(report.Verdict(made, "full", whole=True).data())
+    assert not Loads.found.search(text)
+    assert "$" not in re.sub(r"<script>.*", "", text, flags=re.DOTALL)
+    assert "&lt;toy &amp; co&gt;" in text
+    assert "<toy" not in text
+    assert 'title="add float32: native by c; cases: 2 native"' in text
+    assert "a &lt;sine&gt;" in text
+    assert text.count("<tr") == text.count("</tr>")
+    for word in ("does not conform", *GROUPS):
+        assert word in text
+
+
+def test_badges_are_what_they_should_be():
+    data = report.Verdict(ledger(), "core", whole=True).data()
+    assert json.loads(badge.shield(data)) == {
+        "schemaVersion": 1, "label": "singa conformance 1.0", "message": "core: 5 pass",
+        "color": "brightgreen",
+    }  # fmt: skip
+    picture = ElementTree.fromstring(badge.svg(data))
+    assert "core: 5 pass" in "".join(picture.itertext())
+
+
+# -- the command ----------------------------------------------------------------------------------
+
+
+def test_the_two_ways_to_name_a_backend_are_one():
+    one, other = (
+        arguments(["toy", "--level", "full"]),
+        arguments(["--singa-backend", "toy", "--level", "full"]),
+    )
+    assert one == other
+    assert one[-2:] == ["--pyargs", "singa_core.conformance.suite"]
+    assert arguments(["toy", "--", "-x"])[-3:-2] == ["-x"]
+    for wrong in ([], ["a", "--singa-backend", "b"], ["toy", "--level", "all"]):
+        with pytest.raises(SystemExit):
+            arguments(wrong)
+
+
+def test_without_pytest_it_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setattr("singa_core.conformance.runner.find_spec", lambda name: None)
+    assert main(["toy"]) == 3
+    assert "pip install 'singa-core[conformance]'" in capsys.readouterr().err
+
+
+def test_a_backend_that_is_not_there_is_told_once(tmp_path):
+    status, data, text = run_kit(tmp_path, "moon", "--groups", "device")
+    assert (status, data) == (4, {})
+    assert text.count("backend 'moon': no such backend") == 1
+
+
+def test_a_run_from_an_empty_folder_writes_what_it_is_asked_for(tmp_path):
+    known = tmp_path / "known.toml"
+    known.write_text('suite = "1.0"\n[[known]]\nid = "device::gone"\ndriver = "*"\nreason = "x"\n')
+    outputs = ["--html", "m.html", "--badge", "b.svg"]
+    status, data, text = run_kit(
+        tmp_path, "far:MANIFEST", "--groups", "device", "--known", str(known), *outputs
+    )
+    assert status == 0, text
+    assert not data["complete"]
+    assert data["groups"]["device"]["ran"] > 50
+    assert "</html>" in (tmp_path / "m.html").read_text("utf-8")
+    assert "incomplete" in (tmp_path / "b.svg").read_text("utf-8")
+    status, data, text = run_kit(
+        tmp_path,
+        "far:MANIFEST",
+        "--select",
+        "device::copy[7-13-100]",
+        "--select",
+        "device::nothing",
+    )
+    assert status == 0, text
+    assert data["groups"]["device"]["ran"] == 1
+    assert run_kit(tmp_path, "far:MANIFEST", "--select", "device::nothing")[0] not in (0, 1)
+
+
+# -- edge values ----------------------------------------------------------------------------------
+
+
+def test_the_judges_of_edges_want_the_right_values():
+    (trial,) = trials("add", [float32, float32], [float32])
+    with np.errstate(all="ignore"):
+        y = np.add(*trial.inputs)
+    trial.judges[0](y)
+    y[500] += 1
+    with pytest.raises(Mismatch, match=r"add\(.*\) as float32: got .*, needs .*; 1 of 1089"):
+        trial.judges[0](y)
+    (trial,) = trials("exp", [float16], [float16])
+    with pytest.raises(Mismatch, match="exp"):
+        trial.judges[0](trial.inputs[0])
+    counts.counted("judges of edge values tried on wrong results", 2)
+
+
+def test_every_test_of_a_group_takes_a_device_and_cases():
+    from singa_core.conformance import suite  # noqa: PLC0415  (its tests are not those of this file)
+
+    for name, function in vars(suite).items():
+        if name.startswith("test_"):
+            assert {"device", "case"} <= set(inspect.signature(function).parameters), name
