@@ -217,15 +217,34 @@ class Silu(FloatUnary):
 class Mish(FloatUnary):
     """Self-gated unit, y = x * tanh(softplus(x)).
 
-    Shapes: any -> same. Dtype: floats, kept; integers give float32. Source: arXiv:1908.08681.
+    Shapes: any -> same. Dtype: floats, kept; integers give float32.
+    Source: arXiv:1908.08681; tanh(ln u) = (u*u - 1) / (u*u + 1), with u = 1 + e**x.
     """
 
     name = "mish"
+    keeps = ("x",)
     samples = unary_samples()
 
     @once_rounded
     def forward(self, x: Tensor) -> Any:
-        return x * softplus(x).tanh()
+        return x * _gate(x, exp(-x.abs()))
+
+    @grads_once_rounded
+    def backward(self, grad: Tensor, x: Tensor, *, needs: Needs) -> Grads:
+        e = exp(-x.abs())
+        square = (e + 1.0) * (e + 1.0)
+        negative = less(x, 0.0)
+        # 1 - tanh**2 by its own formula: the difference would be lost, and x may be large
+        other = where(negative, 1.0, e * e)
+        slope = square * other * 4.0 / (square + other) / (square + other)
+        return (grad * (_gate(x, e) + x * slope * where(negative, e, 1.0) / (e + 1.0)),)
+
+
+def _gate(x: Tensor, e: Tensor) -> Any:
+    """tanh(softplus(x)) from e = e**-|x|."""
+    below = e * (e + 2.0)  # u*u - 1 for negative x; for others both parts are divided by e**2x
+    above = e * 2.0 + 1.0
+    return where(less(x, 0.0), below / (below + 2.0), above / (above + e * e * 2.0))
 
 
 class Slope(FloatUnary):
