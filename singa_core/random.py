@@ -10,6 +10,8 @@ draw gets is fixed when the operation is applied (or, recorded, in the host prog
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -42,6 +44,7 @@ class Stream:
     def __init__(self, purpose: str, seed: int = 0) -> None:
         self.purpose = purpose
         self._lock = threading.Lock()
+        self._own = threading.local()  # .blocks: how many this thread has taken
         self.reset(seed)
 
     def reset(self, seed: int) -> None:
@@ -55,7 +58,21 @@ class Stream:
         with self._lock:
             start = self.position
             self.position += blocks
+            self._own.blocks = getattr(self._own, "blocks", 0) + blocks
         return np.array([*self.key, start & 0xFFFFFFFF, start >> 32 & 0xFFFFFFFF], np.uint32)
+
+    @contextmanager
+    def unless_failed(self) -> Iterator[None]:
+        """What fails in here has not drawn; unless another thread has drawn meanwhile."""
+        start, before = self.position, getattr(self._own, "blocks", 0)
+        try:
+            yield
+        except BaseException:
+            with self._lock:
+                taken = getattr(self._own, "blocks", 0) - before
+                if self.position == start + taken:
+                    self.position = start
+            raise
 
     def draw(self, count: int, device: Device) -> Tensor:
         """The state of a draw of `count` words, as an input for `random_bits`."""

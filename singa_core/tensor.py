@@ -145,6 +145,10 @@ class Tensor(ArrayMethods):
                 "grad", f"a tensor like its owner ({self.spec})", value.spec, x=self
             )
         recorder = MODE.get().recorder
+        elsewhere = value is not None and recorder is None and value.device is not self.device
+        if value is not None and elsewhere:
+            rule, hint = f"a tensor on {self.device}, as its owner", f".to({self.device.name!r})"
+            raise DeviceError("grad", rule, value.device, hint=hint, x=self)
         if recorder is not None:
             recorder.set_grad(self, value)
         else:

@@ -49,8 +49,9 @@ def draw(
     y = made[0] if isinstance(made, tuple) else made
     recorder = MODE.get().recorder
     place = recorder.device if recorder is not None else as_device(device)
-    state = STREAMS[stream].draw(op.words(y), place)
-    return op(*inputs, state, **attrs)
+    with STREAMS[stream].unless_failed():
+        state = STREAMS[stream].draw(op.words(y), place)
+        return op(*inputs, state, **attrs)
 
 
 @takes_tensors
@@ -74,8 +75,9 @@ def uniform(
     high = check_number("uniform", "high", high)
     if not low <= high:
         raise ArgumentError("uniform", "low <= high", f"{low} and {high}")
-    u = draw(random_uniform, device, shape=shape, dtype=dtype)
-    return moved(u, high - low, low)
+    with STREAMS["user"].unless_failed():
+        u = draw(random_uniform, device, shape=shape, dtype=dtype)
+        return moved(u, high - low, low)
 
 
 @takes_tensors
@@ -103,8 +105,9 @@ def normal(
     """
     mean = check_number("normal", "mean", mean)
     std = check_number("normal", "std", std, 0.0)
-    z = draw(random_normal, device, shape=shape, dtype=dtype)
-    return moved(z, std, mean)
+    with STREAMS["user"].unless_failed():
+        z = draw(random_normal, device, shape=shape, dtype=dtype)
+        return moved(z, std, mean)
 
 
 @takes_tensors

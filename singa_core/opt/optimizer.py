@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from singa_core import ops
 from singa_core.autograd import stream
 from singa_core.checks import check_integer, check_number
-from singa_core.errors import ArgumentError, GradientError, RecordingError
+from singa_core.errors import ArgumentError, GradientError, RecordingError, StateLost
 from singa_core.fingerprint import print_value
 from singa_core.host import user_line
 from singa_core.mode import MODE, STRUCTURE, Mode, execute_once
@@ -122,9 +122,17 @@ class Optimizer(ABC):
     backward_and_update = __call__
 
     def step(self) -> None:
-        """Update the parameters of the constructor from their `.grad`; None is passed over."""
-        pairs = [(p, p.grad) for p in self._own("step()")]
-        self._apply((p, g) for p, g in pairs if g is not None)
+        """Update the parameters of the constructor from their `.grad`; None is passed over.
+
+        Raises: what a `.grad` that does not fit its parameter, or has no value, raises; nothing has
+            changed then. StateLost if the step fails when some parameters are updated.
+        """
+        pairs = [(p, g) for p in self._own("step()") if (g := p.grad) is not None]
+        for param, grad in pairs:
+            param.fitting(f"{type(self).__name__}.step", grad)
+            if MODE.get().recorder is None:
+                grad._readable("step()")  # one without a value, or a lost one, is told here
+        self._apply(iter(pairs))
 
     def zero_grad(self) -> None:
         """Forget the gradients of the parameters given to the constructor."""
@@ -141,11 +149,29 @@ class Optimizer(ABC):
 
     def _apply(self, pairs: Pairs) -> bool:
         """Update from (parameter, gradient) pairs; False if there were none."""
-        shared: Any = None
         recorder = MODE.get().recorder
         if recorder is not None:
             recorder.meet(self)
-        untaped = Mode(False, recorder)
+            return self._update_all(pairs, [])
+        done: list[None] = []
+        before = self.steps.moment()
+        try:
+            return self._update_all(pairs, done)
+        except StateLost:
+            raise
+        except Exception as error:
+            if done:
+                raise StateLost(
+                    f"{type(self).__name__}: the step failed when {len(done)} parameters were "
+                    f"updated, the others were not\n  cause: {type(error).__name__}: {error}"
+                ) from error
+            self.steps.rewind(before)
+            raise
+
+    def _update_all(self, pairs: Pairs, done: list[None]) -> bool:
+        """Update each; `done` grows by one for each that is new."""
+        shared: Any = None
+        untaped = Mode(False, MODE.get().recorder)
         for param, grad in self._clipped(pairs):
             token = MODE.set(untaped)
             try:
@@ -153,6 +179,7 @@ class Optimizer(ABC):
                     self.steps.advance()
                     shared = self.prepare(param.device)
                 self.update(param, grad, shared)
+                done.append(None)
             finally:
                 MODE.reset(token)
             del param, grad
