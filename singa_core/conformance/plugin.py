@@ -47,8 +47,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """One kit for each run."""
-    config.stash[KIT] = Kit(config)
+    """One kit for each run. A backend that was named and cannot be opened ends it here."""
+    config.stash[KIT] = kit = Kit(config)
+    if kit.asked and kit.backend:
+        try:
+            find_backend(kit.backend)
+        except SingaError as error:
+            raise pytest.UsageError(str(error)) from None
 
 
 class Kit:

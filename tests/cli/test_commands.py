@@ -111,6 +111,20 @@ def test_as_a_process():
     assert "cpu_numpy  host" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("nope", "backend 'nope': no such backend; installed: "),
+     ("cpu_numpy:7", "device cpu_numpy:7: needs 0 <= index < 1, got 7"),
+     ("nomodule:manifest", "backend 'nomodule': manifest: nomodule:manifest: ModuleNotFoundError: ")],
+)  # fmt: skip
+def test_conformance_of_what_cannot_be_opened_is_one_line(name, told):
+    done = command("conformance", name)
+    assert done.returncode == 4
+    assert done.stderr.startswith(f"ERROR: {told}")
+    assert "Traceback" not in done.stdout + done.stderr
+    assert len((done.stdout + done.stderr).strip().splitlines()) <= 2
+
+
 def test_nothing_of_a_closed_pipe_is_told():
     line = f"{sys.executable} -m singa_core --help | true"
     done = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
