@@ -63,8 +63,8 @@ class OpenCLDevice(Device):
             self.queue = cl.CommandQueue(self.context, self.native)
             self._fault = np.zeros(3, np.int64)
             flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-            self._faults = cl.Buffer(self.context, flags, hostbuf=self._fault)
-            self.compiler.open(self.context, self.queue, self._faults)
+            self.faults = cl.Buffer(self.context, flags, hostbuf=self._fault)
+            self.compiler.open(self.context, self.queue, self.faults)
             if self.capabilities.family == "cpu":
                 check_vectors(self)
             self._opened = True
@@ -130,14 +130,14 @@ class OpenCLDevice(Device):
         """Read what kernels have found, behind all pending work, if any could find something."""
         if not self.compiler.sites:
             return None
-        return cl.enqueue_copy(self.queue, self._fault, self._faults, is_blocking=False)
+        return cl.enqueue_copy(self.queue, self._fault, self.faults, is_blocking=False)
 
     def _tell_faults(self) -> None:
         """Raises: OutOfRange if a kernel has met a wrong index."""
         found, site, value = self._fault.tolist()
         if found:
             self._fault[:] = 0
-            cl.enqueue_copy(self.queue, self._faults, self._fault, is_blocking=True)
+            cl.enqueue_copy(self.queue, self.faults, self._fault, is_blocking=True)
             op, rule = self.compiler.sites[site]
             raise OutOfRange(op, rule, value)
 
@@ -150,6 +150,8 @@ class OpenCLDevice(Device):
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         try:
+            if self.compiler.waiting:
+                self.compiler.make()
             made = function(*args)
         except cl.MemoryError as error:  # found out when a kernel wanted its buffers
             known, in_use = self.capabilities, self.memory.current

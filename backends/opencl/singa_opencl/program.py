@@ -14,7 +14,7 @@ from singa_core.device import Fixed
 from singa_core.dtype import BY_CODE
 from singa_core.errors import DeviceFailure
 from singa_core.kernels.c.dialect import FAULT, NUMBERS, Call, Source, Target
-from singa_core.kernels.c.prelude import cl as prelude
+from singa_opencl.batch import batch
 
 enqueue = cl.enqueue_nd_range_kernel
 Handle = tuple[cl.Buffer, int]  # a buffer, and the byte at which the operand begins
@@ -43,19 +43,32 @@ class Compiler(Target):
         self.fault: Any = None  # three words: found, site, value
         self.context: Any = None
         self.queue: Any = None
-        self._programs: dict[Source, cl.Program] = {}
+        self.waiting: list[Step] = []
+        self._found: dict[Source, tuple[cl.Program, str]] = {}
 
     def open(self, context: cl.Context, queue: cl.CommandQueue, fault: cl.Buffer) -> None:
         """Say where to compile and run, and where kernels tell of wrong indices."""
         self.context, self.queue, self.fault = context, queue, (fault, 0)
 
-    def program(self, source: Source) -> cl.Program:
-        """The compiled kernel. Raises: DeviceFailure with the compiler's words."""
-        found = self._programs.get(source)
-        if found is None:
-            text = prelude(source.codes, vectors=self.family == "cpu") + source.text()
-            found = self._programs[source] = self.build(source.name, text)
-        return found
+    def compile(self, sources: Sequence[Source]) -> None:
+        """Compile kernels that are not known yet, all at once.
+
+        Raises: DeviceFailure with the kernel's name and the compiler's words.
+        """
+        new = [source for source in dict.fromkeys(sources) if source not in self._found]
+        if not new:
+            return
+        text, entries = batch(new, vectors=self.family == "cpu")
+        try:
+            program = self.build(new[0].name, text)
+        except DeviceFailure:
+            if len(new) == 1:
+                raise
+            for source in new:  # finds out whose fault it is
+                self.compile([source])
+            return
+        for source, entry in zip(new, entries, strict=True):
+            self._found[source] = program, entry
 
     def build(self, name: str, text: str) -> cl.Program:
         """Text in OpenCL C, compiled. Raises: DeviceFailure with the compiler's words."""
@@ -71,7 +84,8 @@ class Compiler(Target):
 
     def kernel(self, call: Call) -> cl.Kernel:
         """A kernel object of its own for a call, with the numbers set."""
-        kernel = cl.Kernel(self.program(call.source), call.source.entry)
+        self.compile([call.source])
+        kernel = cl.Kernel(*self._found[call.source])
         first = 2 * len(call.operands)
         wide = "long" if call.source.wide else "int"
         for position, ((_, kind), value) in enumerate(
@@ -80,6 +94,17 @@ class Compiler(Target):
             name = NUMBERS[wide if kind == "IDX" else kind]
             kernel.set_arg(position, np.dtype(name).type(value))
         return kernel
+
+    def wait_for(self, steps: Sequence[Step]) -> None:
+        """Make their kernels when something is called: those of a graph are compiled at once."""
+        self.waiting += steps
+
+    def make(self) -> None:
+        """Compile and make what waits. Raises: DeviceFailure."""
+        steps, self.waiting = self.waiting, []
+        self.compile([step.call.source for step in steps])
+        for step in steps:
+            step.make()
 
     def numbers(self, call: Call) -> tuple[float, ...]:
         """The numbers of a call, with the one that says who found a fault."""
@@ -101,9 +126,14 @@ class Launch:
     def __init__(self, compiler: Compiler, calls: Sequence[Call]) -> None:
         self.compiler = compiler
         self.calls = tuple(calls)
-        self.steps = [Step(compiler, call) for call in self.calls]
+        self.steps: list[Step] = []
 
     def __call__(self, *handles: Handle) -> None:
+        if not self.steps:
+            self.compiler.compile([call.source for call in self.calls])
+            self.steps = [Step(self.compiler, call) for call in self.calls]
+            for step in self.steps:
+                step.make()
         for step in self.steps:
             step.bind(handles)
             enqueue(*step.work)
@@ -113,6 +143,7 @@ class Launch:
         steps = [Step(self.compiler, call) for call in self.calls]
         for position, handle in enumerate(handles):
             put(steps, position, handle)
+        self.compiler.wait_for(steps)
         if len(steps) == 1:
             return Fixed(enqueue, steps[0].work, partial(put, steps))
         works = [step.work for step in steps]
@@ -120,23 +151,35 @@ class Launch:
 
 
 class Step:
-    """One kernel object, and what its arguments are at the moment.
+    """One kernel object, once it is made, and what its arguments are at the moment.
 
-    `set_args` keeps no buffer alive: whoever binds it owns the memory until the next one is bound.
+    A kernel keeps no buffer alive: whoever binds one owns it until the next is bound.
     """
 
-    __slots__ = ("fault", "kernel", "offsets", "operands", "starts", "work")
+    __slots__ = (
+        "call", "compiler", "handles", "kernel", "offsets", "operands", "starts",
+        "work",
+    )  # fmt: skip
 
     def __init__(self, compiler: Compiler, call: Call) -> None:
-        self.kernel = compiler.kernel(call)
-        self.work = (compiler.queue, self.kernel, call.items, call.group)
+        self.compiler, self.call = compiler, call
         self.operands = call.operands
         sizes = [BY_CODE[code].itemsize for _, code, _ in call.source.operands]
         starts = call.starts or (0,) * len(sizes)
         self.starts = [n * size for n, size in zip(starts, sizes, strict=True)]
         self.offsets: list[int] = [-1] * len(call.operands)
+        self.handles: dict[int, Handle] = {}  # those that wait for the kernel
+        self.kernel: Any = None
+        self.work: list[Any] = [compiler.queue, None, call.items, call.group]
+
+    def make(self) -> None:
+        """Make the kernel and give it what it waits for. Raises: DeviceFailure."""
+        self.kernel = self.work[1] = self.compiler.kernel(self.call)
         if FAULT in self.operands:
-            self.put(self.operands.index(FAULT), compiler.fault)
+            self.put(self.operands.index(FAULT), self.compiler.fault)
+        for i, handle in self.handles.items():
+            self.put(i, handle)
+        self.handles.clear()
 
     def bind(self, handles: Sequence[Handle]) -> None:
         """Set the memory of all operands."""
@@ -146,6 +189,9 @@ class Step:
 
     def put(self, i: int, handle: Handle) -> None:
         """Set the memory of one operand; a number costs more than a buffer, and seldom changes."""
+        if self.kernel is None:
+            self.handles[i] = handle
+            return
         buffer, at = handle
         self.kernel.set_arg(2 * i, buffer)
         at += self.starts[i]
@@ -164,7 +210,7 @@ def put(steps: Sequence[Step], position: int, handle: Handle | None) -> None:
                 step.put(i, handle)
 
 
-def enqueue_all(works: Sequence[tuple[Any, ...]]) -> None:
+def enqueue_all(works: Sequence[Sequence[Any]]) -> None:
     """Several kernels, one after the other."""
     for work in works:
         enqueue(*work)

@@ -15,7 +15,7 @@ class Runner:
         program = pytest.importorskip("singa_opencl.program")
         self.device, self.family = device, family
         self.target = program.Compiler(device.native, family)
-        self.target.open(device.context, device.queue, device.compiler.fault[0])
+        self.target.open(device.context, device.queue, device.faults)
 
     def upload(self, array):
         """The handle of an array that is any view of a packed one."""
@@ -25,7 +25,7 @@ class Runner:
         start = array.__array_interface__["data"][0] - base.__array_interface__["data"][0]
         buffer = self.device.alloc(base.nbytes)
         self.device.upload(buffer, 0, np.ascontiguousarray(base).reshape(-1).view(np.uint8))
-        return buffer, start // array.itemsize
+        return buffer, start
 
     def poisoned(self, nbytes):
         """A buffer whose floats are all NaN."""

@@ -29,6 +29,7 @@ OPENCL: Final = """
 #define BITS_F64(x) as_ulong(x)
 #define F64_BITS(x) as_double(x)
 #define FILL_int(x) ((int8)(x))
+#define CONTRACT _Pragma("OPENCL FP_CONTRACT ON")
 #define NO_CONTRACT _Pragma("OPENCL FP_CONTRACT OFF")
 """
 
@@ -59,6 +60,7 @@ typedef unsigned long long ulong;
 #define INFINITY __int_as_float(0x7f800000)
 #define NAN __int_as_float(0x7fffffff)
 /* compile such a kernel with -fmad=false */
+#define CONTRACT
 #define NO_CONTRACT
 """
 

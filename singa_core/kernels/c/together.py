@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -15,11 +16,6 @@ BATCHES: Final = frozenset(
     "rmsprop_momentum_step".split()
 )
 """What may be a part: the steps of optimisers, and what they are made of without a kernel."""
-# in a part, GID counts its own items
-_OWN_ITEMS = """FUNCTION IDX whole_gid(void) { return GID; }
-#undef GID
-#define GID gid
-"""
 
 
 @c.calls("together", ALL_SIGNATURES, strides=True, in_place=True)
@@ -79,8 +75,8 @@ def merged(calls: Sequence[Call]) -> Call:
             for name, code, kind in call.source.operands
         ),
         tuple(numbers),
-        "    IDX whole = whole_gid();\n" + "".join(bodies),
-        "".join(functions) + _OWN_ITEMS,
+        "    IDX whole = GID;\n" + "".join(bodies),
+        "".join(functions),
         wide=any(call.source.wide for call in calls),
         restrict=False,
     )
@@ -92,10 +88,10 @@ def merged(calls: Sequence[Call]) -> Call:
 
 
 def _body(k: int, source: Source) -> str:
-    """A part as a block with names of its own."""
+    """A part as a block with names of its own, and its own count of work items."""
     lines = [f"    if (whole >= p{k}_first && whole < p{k}_end) {{ IDX gid = whole - p{k}_first;"]
     for name, code, kind in source.operands:
         const = "const " if kind == "in" else ""
         lines.append(f"    {const}GLOBAL {TYPES[code][0]} *{name} = p{k}_{name};")
     lines += [f"    const {kind} {name} = p{k}_{name};" for name, kind in source.numbers]
-    return "\n".join([*lines, source.body, "    }\n"])
+    return "\n".join([*lines, re.sub(r"\bGID\b", "gid", source.body), "    }\n"])
