@@ -142,6 +142,7 @@ def ensure_environment(root: Path, sets: Sequence[str]) -> Path:
     """Return the Python of an environment with these sets, making or mending it if need be."""
     venv, wanted = root / ".venv", wanted_stamp(root, sets)
     if not is_ready(venv, wanted):
+        may_write(root, "the environment is made in it")
         with only_one(root / ".venv.lock"):
             if not is_ready(venv, wanted):  # another start may have made it meanwhile
                 make_environment(root, venv, wanted)
@@ -151,6 +152,12 @@ def ensure_environment(root: Path, sets: Sequence[str]) -> Path:
             packages = ", ".join(requirements(root, name))
             say(f"going on without {packages}, not installable here (remove .venv to try again)")
     return venv_python(venv)
+
+
+def may_write(folder: Path, why: str) -> None:
+    """Say so at once if a folder cannot be written."""
+    if not os.access(folder, os.W_OK):
+        raise BootstrapError(f"{folder} cannot be written, and {why}: copy it to a folder that can")
 
 
 def make_environment(root: Path, venv: Path, wanted: Stamp) -> None:
@@ -356,6 +363,7 @@ def run_tests(root: Path, args: list[str]) -> int:
         print(TESTS_HELP)
         return 0
     python = str(ensure_environment(root, FOR_TESTS))
+    may_write(root, "ruff, mypy and pytest keep their caches there")
     os.chdir(root)  # where the tools find their settings
     pytest = [python, "-m", "pytest", *args]
     failed = [] if args else [check for check in checks(python) if not passes(check)]

@@ -4,6 +4,9 @@
 >>> x = sc.tensor([[1.0, 2.0]])
 >>> (x @ x.T).tolist()
 [[5.0]]
+
+Three names here are functions, and modules too: `device`, `tensor` and `update`. The functions hide
+the modules, so take what is in these with `from singa_core.device import Device`.
 """
 
 from singa_core import layers as layers

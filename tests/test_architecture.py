@@ -43,6 +43,12 @@ def test_no_module_has_two_floors():
     assert len(names) == len(set(names))
 
 
+def test_every_module_that_has_a_floor_exists():
+    names = {name for _, listed in FLOORS for name in listed.split()}
+    there = {path.stem for path in (ROOT / "singa_core").iterdir() if path.suffix in ("", ".py")}
+    assert names - there == set()
+
+
 def test_a_floor_is_found_by_the_first_word_and_not_by_its_beginning():
     assert floor_of("singa_core.layers.linear") == floor_of("singa_core.layer") == 4
     assert floor_of("singa_core.ops.conv") == 3

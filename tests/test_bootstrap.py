@@ -177,6 +177,27 @@ def test_a_link_is_not_followed(root, installed, tmp_path_factory):
 # --- what the user is told --------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("ready", [False, True])
+def test_a_folder_that_cannot_be_written_is_told_in_a_line(
+    root, installed, monkeypatch, capsys, ready
+):
+    if ready:
+        bootstrap.ensure_environment(root, bootstrap.FOR_TESTS)
+    installed.clear()
+    capsys.readouterr()
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(bootstrap, "ROOT", root)
+    assert bootstrap.tests([]) == 1
+    why = (
+        "ruff, mypy and pytest keep their caches there"
+        if ready
+        else "the environment is made in it"
+    )
+    told = f"singa-core: {root} cannot be written, and {why}: copy it to a folder that can\n"
+    assert capsys.readouterr().err == told
+    assert installed == []
+
+
 def test_an_optional_set_that_cannot_be_had_is_told_and_not_tried_again(root, installed, capsys):
     installed.refuses = ("dev",)
     line = "going on without oracle==2, not installable here (remove .venv to try again)"

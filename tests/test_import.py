@@ -1,11 +1,14 @@
 """What `import singa_core` costs, and what it leaves alone."""
 
+import inspect
 import json
 import os
+import pkgutil
 import statistics
 import subprocess
 import sys
 
+import singa_core
 from house import counts
 
 HEAVY = (
@@ -56,3 +59,25 @@ def test_import_takes_little_time():
         f"{libraries - bare:.2f} s of it for numpy and ml_dtypes"
     )
     assert ours - bare < BOUND
+
+
+MEANT_TWICE = {"device", "tensor", "update"}  # told in the package's docstring
+
+
+def test_which_names_are_functions_and_modules_too():
+    modules = {m.name for m in pkgutil.iter_modules(singa_core.__path__)}
+    assert {
+        n for n in modules if not inspect.ismodule(vars(singa_core).get(n, inspect))
+    } == MEANT_TWICE
+    assert all(f"`{name}`" in singa_core.__doc__ for name in MEANT_TWICE)
+
+
+def test_the_functions_hide_the_modules_whatever_is_imported_first():
+    for name in MEANT_TWICE:
+        code = (
+            f"import singa_core.{name}, singa_core as sc, types\n"
+            f"import singa_core.{name} as again\n"
+            f"print(isinstance(sc.{name}, types.FunctionType), again is sc.{name})"
+        )
+        assert fresh(code).split() == ["True", "True"]
+    assert fresh("from singa_core.device import Device; print(Device.__name__)").strip() == "Device"

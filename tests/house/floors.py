@@ -5,14 +5,14 @@ FLOORS = (
     ("F1 seam", "device program kernels registry"),
     (
         "F2 engine",
-        "operation tensor autograd recorder passes executable random engine mode operators "
+        "operation tensor autograd recorder passes executable random engine mode "
         "indexing node homes optable sample methods scalars update resolve launch arguments host arena attributes",
     ),
     ("F3 ops", "ops"),
     ("F4 layers", "layer layers parameter watched fingerprint initializer opt metric data"),
     (
         "F5 model",
-        "model io hooks training interrupts callbacks summary plot parallel plugins conformance profile cli __main__",
+        "model io hooks training interrupts callbacks summary plot plugins conformance cli __main__",
     ),
 )
 OPEN_TO_BACKENDS = 1  # backends import up to this floor
