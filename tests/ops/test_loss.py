@@ -326,3 +326,20 @@ def test_plain_functions_take_host_data_as_operations_do(array):
     assert ops.flip(np.array([1, 2])).tolist() == [2, 1]
     with pytest.raises(DTypeError, match="mse_loss: needs target: a tensor, or numbers"):
         ops.mse_loss(array([1.0]), "one")
+
+
+@pytest.mark.parametrize("bound", [0.5, 1.0, 2.0])
+def test_losses_of_absolute_errors_are_the_peer_s_at_their_kinks(device, bound):
+    torch = pytest.importorskip("torch", reason="torch is the oracle of this test")
+    x = np.array([0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 1e38, -1e38], np.float32)
+    y = np.zeros_like(x)
+    peer = torch.nn.functional
+    for ours, theirs in (
+        (lambda a, b: ops.huber_loss(a, b, delta=bound, reduction="none"),
+         lambda a, b: peer.huber_loss(a, b, delta=bound, reduction="none")),
+        (lambda a, b: ops.smooth_l1_loss(a, b, beta=bound, reduction="none"),
+         lambda a, b: peer.smooth_l1_loss(a, b, beta=bound, reduction="none")),
+        (lambda a, b: ops.l1_loss(a, b, reduction="none"),
+         lambda a, b: peer.l1_loss(a, b, reduction="none")),
+    ):  # fmt: skip
+        check_against_torch(ours, theirs, device, x, y)
