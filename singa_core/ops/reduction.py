@@ -5,7 +5,7 @@ Means, norms and the like are in `reduction_composed`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from singa_core.dtype import DType, as_dtype
@@ -203,11 +203,12 @@ class ArgExtremum(Operation):
         sample(In((0, 3)), axis=1),
     )
 
-    def __call__(self, x: Any, *, axis: int | None = None, keepdims: bool = False) -> Any:
-        if axis is not None:
-            return super().__call__(x, axis=axis, keepdims=keepdims)
-        # a kernel sees one axis only
-        y = super().__call__(reshape(x, shape=(-1,)), axis=0, keepdims=False)
+    def route(self, x: Spec, *, axis: int | None, keepdims: bool) -> Callable[..., Any] | None:
+        return self._of_all if axis is None else None
+
+    def _of_all(self, x: Tensor, *, axis: None, keepdims: bool) -> Any:
+        """A kernel sees one axis only."""
+        y = self(reshape(x, shape=(-1,)), axis=0)
         return reshape(y, shape=(1,) * x.ndim) if keepdims else y
 
     def settle(self, x: Spec, *, axis: int | None = None, keepdims: bool = False) -> dict[str, Any]:
