@@ -116,6 +116,7 @@ def environment(threads: int) -> dict[str, str]:
     """Environment of a child."""
     env = {key: value for key, value in os.environ.items() if key not in UNSET}
     env |= {f"{name}_NUM_THREADS": str(threads) for name in THREADS}
+    env["POCL_MAX_PTHREAD_COUNT"] = str(threads)  # an OpenCL driver for CPUs
     if threads == 1:
         env["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     paths = [*map(str, PACKAGES), *filter(None, [env.get("PYTHONPATH")])]

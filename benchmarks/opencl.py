@@ -1,0 +1,196 @@
+"""The OpenCL backend on a driver for CPUs, beside NumPy, PyTorch and tinygrad: prints Markdown.
+
+python -m benchmarks.opencl [--device opencl] [--threads 1] [--blocks 9] [--only WORD]
+
+Each peer is a process of its own. With one thread CPU time is compared, which stands up to other
+work on the machine; with more, time of the clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+from benchmarks.driver import Peer, Row, compare, environment, ratio, same_work
+from benchmarks.machine import lines as machine
+from benchmarks.peers.kernel import flops
+
+NUMPY, TORCH, TINYGRAD = "NumPy", "PyTorch eager", "tinygrad"
+LAUNCHES = 3000
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.opencl", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--device", default="opencl")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--blocks", type=int, default=9)
+    parser.add_argument("--only", default="", help="a word: kernels, step, launches or first")
+    options = parser.parse_args()
+    for line in machine():
+        print(line)
+    for name, part in (
+        ("kernels", kernels), ("step", steps), ("launches", launches), ("first", firsts),
+    ):  # fmt: skip
+        if options.only in name:
+            for line in part(options):
+                print(line, flush=True)
+
+
+def kernels(options: argparse.Namespace) -> Iterator[str]:
+    """Products and a convolution beside NumPy's product of 1024 rows."""
+    device = options.device
+    whats = ("matmul-512", "matmul-1024", "conv")
+    peers = [Peer(f"{NUMPY} {what}", "kernel", ("numpy", what)) for what in whats[:2]]
+    peers += [Peer(f"{device} {what}", "kernel", (device, what)) for what in whats]
+    rows = measured(peers, "mlp", "forward", options, calls=8)
+    yield "\n| kernel | GFLOP/s | best block |\n|---|---:|---:|"
+    speeds = {}
+    for row in rows:
+        work = flops(row.peer.options[1])
+        speeds[row.peer.name] = work / row.median / 1e9
+        best = work / min(row.seconds) / 1e9
+        yield f"| {row.peer.name} | {speeds[row.peer.name]:.0f} | {best:.0f} |"
+    yield ""
+    for what, base, least in (
+        ("matmul-512", "matmul-512", 0.85),
+        ("matmul-1024", "matmul-1024", 0.65),
+        ("conv", "matmul-1024", 0.8),
+    ):
+        found = speeds[f"{device} {what}"] / speeds[f"{NUMPY} {base}"]
+        yield verdict(f"{device} {what} / {NUMPY} {base}", found, found >= least, f">= {least}")
+
+
+def steps(options: argparse.Namespace) -> Iterator[str]:
+    """A convolutional network's training step."""
+    ours = f"{options.device}, graph"
+    peers = [
+        Peer(ours, "ours", ("graph", options.device)),
+        Peer(f"{options.device}, eager", "ours", ("eager", options.device)),
+        Peer("cpu_numpy, graph", "ours", ("graph", "cpu_numpy")),
+        Peer(TORCH, "pytorch", ("eager",), ("torch",)),
+        Peer(TINYGRAD, "tinygrad_cl", (), ("tinygrad",), calls=1),
+    ]
+    rows = measured(peers, "cnn", "step", options, calls=4)
+    yield "\n| training step, cnn | ms | best block | first call, s | with |"
+    yield "|---|---:|---:|---:|---|"
+    for row in rows:
+        yield (
+            f"| {row.peer.name} | {row.median * 1e3:.2f} | {min(row.seconds) * 1e3:.2f} "
+            f"| {row.first:.1f} | {row.about} |"
+        )
+    yield ""
+    found = ratio(rows, ours, TORCH)
+    if found is not None:
+        yield verdict(f"{ours} / {TORCH}", found, found <= 1.5, "<= 1.5")
+    found = ratio(rows, TINYGRAD, ours)
+    if found is not None:
+        yield verdict(f"{TINYGRAD} / {ours}", found, found >= 4, ">= 4")
+    alike = [row for row in rows if row.peer.calls is None]
+    if not same_work(alike):
+        yield "- THE RESULTS DIFFER: the peers do not compute the same thing"
+
+
+def launches(options: argparse.Namespace) -> Iterator[str]:
+    """What the host spends on one launch, and how many a step has."""
+    text = (
+        "import sys; from benchmarks.opencl import host_time; "
+        "print(host_time(sys.argv[1]), flush=True)"
+    )
+    done = child([sys.executable, "-c", text, options.device], options.threads)
+    number, host, replay = done.split()
+    yield f"\n- launches of a cnn step: {number}; with its host work {float(replay):.2f} us each"
+    yield verdict("host time of a launch, us", float(host), float(host) <= 1.5, "<= 1.5")
+
+
+def host_time(name: str) -> str:
+    """Launches of a step; microseconds of this thread for a fixed launch, and for one of a step."""
+    import numpy as np  # noqa: PLC0415  (only where it runs)
+
+    import singa_core  # noqa: PLC0415
+    from benchmarks.models import network  # noqa: PLC0415
+    from benchmarks.workloads import WORKLOADS  # noqa: PLC0415
+    from singa_core.kernels import table  # noqa: PLC0415
+
+    device = singa_core.device(name)
+    workload = WORKLOADS["cnn"]
+    batch = [singa_core.tensor(a, device=device) for a in workload.batches()[0]]
+    model = network(workload, batch[0])
+    for _ in range(3):
+        float(np.asarray(model.train_one_batch(*batch)))
+    number = sum(report["launches"] for report in model.graph_report())
+    step = shortest(lambda: model.train_one_batch(*batch), 20, device)
+    x = singa_core.tensor([1.0] * 4, device=device)
+    y = x + x
+    kernel = table("c").find("add", [x.dtype] * 2, [x.dtype])
+    launch = kernel.prepare(device.target("c"), [x.spec, x.spec], [y.spec])
+    fixed = launch.fixed([x.array.handle, x.array.handle, y.array.handle])
+    run, args = fixed.function, fixed.args
+    one = shortest(lambda: run(*args), LAUNCHES, device)
+    return f"{number} {one * 1e6:.3f} {step / max(number, 1) * 1e6:.3f}"
+
+
+def shortest(call: object, count: int, device: object) -> float:
+    """Seconds of this thread for one of `count` calls, the least of several blocks."""
+    best = float("inf")
+    for _ in range(7):
+        start = time.thread_time()
+        for _ in range(count):
+            call()  # type: ignore[operator]
+        best = min(best, (time.thread_time() - start) / count)
+        device.synchronize()  # type: ignore[attr-defined]
+    return best
+
+
+def firsts(options: argparse.Namespace) -> Iterator[str]:
+    """The first step of a process with empty caches, and of the next one."""
+    command = [sys.executable, "-m", "benchmarks.peers.first_step", "cnn", options.device]
+    with tempfile.TemporaryDirectory() as folder:
+        told = [json.loads(child(command, options.threads, folder)) for _ in range(2)]
+    yield "\n| process | import, s | build | first step | second step |\n|---|---:|---:|---:|---:|"
+    for what, t in zip(("with empty caches", "the next one"), told, strict=True):
+        times = " | ".join(f"{t[key]:.2f}" for key in ("import", "build", "first", "second"))
+        yield f"| {what} | {times} |"
+    yield ""
+    found = told[1]["first"]
+    yield verdict("first step of the next process after its build, s", found, found < 0.5, "< 0.5")
+
+
+def child(command: list[str], threads: int, cache: str | None = None) -> str:
+    """The last line that a process prints."""
+    env = environment(threads)
+    if cache is not None:
+        env |= {"POCL_CACHE_DIR": os.path.join(cache, "pocl"), "XDG_CACHE_HOME": cache}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}\n{done.stderr}")
+    return done.stdout.strip().splitlines()[-1]
+
+
+def measured(
+    peers: list[Peer], workload: str, part: str, options: argparse.Namespace, *, calls: int
+) -> list[Row]:
+    """The peers in turn."""
+    clock = "cpu" if options.threads == 1 else "wall"
+    return compare(
+        peers, workload, part, calls=calls, blocks=options.blocks, threads=options.threads,
+        clock=clock,
+    )  # fmt: skip
+
+
+def verdict(what: str, found: float, met: bool, wanted: str) -> str:
+    """One line."""
+    return f"- {what}: {found:.2f}, wanted {wanted}: {'met' if met else 'MISSED'}"
+
+
+if __name__ == "__main__":
+    main()
