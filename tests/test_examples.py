@@ -306,48 +306,48 @@ def test_curves_that_cannot_be_written_are_one_line(run, monkeypatch):
     assert last == "no picture of the curves: a full disk"
 
 
-# --- the main one, as a user starts and leaves it ----------------------------------------------------
+# --- the main one, in processes of its own that are ended by signals --------------------------------
+
+RUN = """
+import os, sys
+sys.path[:0] = sys.argv[1:3]
+import _run, mnist_cnn, test_examples
+from singa_core.callbacks import Callback
+
+number, epoch = map(int, sys.argv[3:5])
+
+class Signal(Callback):
+    def on_step_end(self, training):
+        if (training.epoch, training.batch) == (epoch, 2):
+            os.kill(os.getpid(), number)
+
+fit, _run.COMPARED = _run.fit, 1
+mnist_cnn.load_mnist_5k = test_examples.images(mnist_cnn.load_mnist_5k, 256, 64)
+_run.fit = lambda *args, callbacks=(), **options: fit(*args, callbacks=[Signal(), *callbacks], **options)
+mnist_cnn.main(sys.argv[5:])
+"""  # fmt: skip
 
 
-def start(tmp_path, *options):
-    """The main example in a process of its own, on some of the digits."""
-    code = (
-        "import sys; sys.path[:0] = sys.argv[1:3]; import _run, test_examples, mnist_cnn as m; "
-        "m.load_mnist_5k = test_examples.images(m.load_mnist_5k, 256, 64); _run.COMPARED = 1; "
-        "m.main(sys.argv[3:])"
-    )
-    return subprocess.Popen(
-        [sys.executable, "-c", code, str(EXAMPLES), str(Path(__file__).parent), *options],
-        cwd=tmp_path, stdout=subprocess.PIPE, text=True,
+def start(folder, number, epoch, *options):
+    """The main example on some of the digits; sends itself a signal. Gives code and output."""
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, EXAMPLES, Path(__file__).parent, str(int(number)), str(epoch),
+         "--epochs", "4", *options],
+        cwd=folder, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
-
-
-def finish(process):
-    out, _ = process.communicate(timeout=300)
-    return process.returncode, out
-
-
-def leave(process, how, line):
-    """Send a signal once a line was printed."""
-    for printed in process.stdout:
-        if printed.startswith(line):
-            process.send_signal(how)
-            break
-    return finish(process)
+    return done.returncode, done.stdout
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals between processes")
 def test_killed_and_interrupted_the_main_example_goes_on_bit_for_bit(tmp_path, run):
-    run("mnist_mlp", "--epochs", "1")  # skips without the data
-    assert finish(start(tmp_path, "--epochs", "4", "--save", "whole.singa"))[0] == 0
-    code, _ = leave(
-        start(tmp_path, "--epochs", "4", "--save", "x.singa"), signal.SIGKILL, "epoch 1"
-    )
-    assert code == -signal.SIGKILL
-    code, out = leave(start(tmp_path, "--epochs", "4", "--resume", "x.singa"), signal.SIGINT, "epoch 2")  # fmt: skip
-    if code:  # in mid-epoch
-        assert code == 130
-        assert out.endswith("\ngo on with --resume x.singa\n")
-    code, out = finish(start(tmp_path, "--epochs", "4", "--resume", "x.singa"))
-    assert code == 0
+    run("mnist_mlp", "--epochs", "1", little=True)  # skips without the data
+    never = 99
+    assert start(tmp_path, signal.SIGKILL, never, "--save", "whole.singa")[0] == 0
+    code, out = start(tmp_path, signal.SIGKILL, 1, "--save", "x.singa")
+    assert (code, out.count("\nepoch ")) == (-signal.SIGKILL, 1)
+    code, out = start(tmp_path, signal.SIGINT, 2, "--resume", "x.singa")
+    assert code == 130
+    assert out.endswith("\ninterrupted in epoch 3 after batch 2\ngo on with --resume x.singa\n")
+    code, out = start(tmp_path, signal.SIGINT, never, "--resume", "x.singa")
+    assert (code, re.findall(r"\nepoch (\d)", out)) == (0, ["3", "4"])
     assert state_in(tmp_path / "x.singa") == state_in(tmp_path / "whole.singa")
