@@ -19,7 +19,9 @@ from singa_core.errors import SingaError
 from singa_core.sample import In, Sample, sample
 
 FIRST: Final = 1000  # number of the first larger input of an op
-SHAPES: Final[tuple[tuple[int, ...], ...]] = ((1,), (7,), (1025,), (3, 5, 67), (20011,))
+SHAPES: Final[tuple[tuple[int, ...], ...]] = (
+    (), (0,), (2, 0, 3), (1,), (7,), (1025,), (3, 5, 67), (20011,),
+)  # fmt: skip
 MADE: Final = frozenset({"shape", "axis", "axes", "size", "start", "kernel", "groups", "n"})
 
 

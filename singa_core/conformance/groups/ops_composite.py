@@ -14,7 +14,13 @@ import pytest
 from singa_core import kernels
 from singa_core.conformance.cases import COMPOSITES, FLOATS, Case, cases, layouts, without_kernels
 from singa_core.conformance.checking import Cases
-from singa_core.conformance.groups.ops_primitive import compare_layout, compare_sample, place
+from singa_core.conformance.groups.ops_primitive import (
+    compare_layout,
+    compare_sample,
+    floats_in_range,
+    over_range,
+    place,
+)
 from singa_core.conformance.larger import larger
 from singa_core.device import Device
 from singa_core.mode import no_grad
@@ -66,6 +72,22 @@ def test_composite_samples(name: str, device: Device, case: Cases) -> None:
 def test_composite_larger(name: str, device: Device, case: Cases) -> None:
     """Sizes beside powers of two."""
     walk(name, device, case, list(larger(name, device, FLOATS if case.full else ("float32",))))
+
+
+@of_composites
+def test_composite_range(name: str, device: Device, case: Cases) -> None:
+    """Scalar functions over the whole range of each float type, NaN and infinity included."""
+
+    def run(dtype: str) -> None:
+        with no_grad():
+            over_range(name, dtype, device)
+
+    dtypes = floats_in_range(name, device)
+    for dtype in dtypes:
+        case.check(f"{dtype}-range", run, dtype)
+    with lowered(device) as differs:
+        for dtype in dtypes if differs else ():
+            case.check(f"lowered-{dtype}-range", run, dtype, cell=(name, dtype, "lowered", ""))
 
 
 @of_composites

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from singa_core.conformance import ranges
 from singa_core.conformance.cases import (
     FLOATS,
     PRIMITIVES,
@@ -119,6 +120,30 @@ def test_primitive_larger(name: str, device: Device, case: Cases) -> None:
     for one in larger(name, device, FLOATS if case.full else ("float32", "float16")):
         detail = f"{one.subject}-{one.number}"
         case.check(detail, compare_sample, one, device, 0, cell=place(one, device))
+
+
+@of_primitives
+def test_primitive_range(name: str, device: Device, case: Cases) -> None:
+    """Scalar functions over the whole range of each float type."""
+    for dtype in floats_in_range(name, device):
+        cell = (name, dtype, "native", "")
+        case.check(f"{dtype}-range", over_range, name, dtype, device, cell=cell)
+
+
+def floats_in_range(name: str, device: Device) -> list[str]:
+    """The types that a scalar function of floats is tried in; none for other ops."""
+    if name not in ranges.UNARY and name not in ranges.PAIRS:
+        return []
+    there = {d.name for d in device.capabilities.dtypes}
+    return [d for d in ranges.DTYPES if d in there and ranges.can_judge(d)]
+
+
+def over_range(name: str, dtype: str, device: Device) -> None:
+    """All of a type's range, and its edges."""
+    hosts = ranges.inputs_of(name, dtype)
+    y = OPS[name](*[tensor(host, device=device) for host in hosts])
+    expect(y.dtype.name == dtype, f"got {y.dtype}, needs {dtype}")
+    ranges.judge(name, dtype, y.numpy(), hosts)
 
 
 def run_trial(name: str, trial: Trial, device: Device, outs: list[DType]) -> None:
