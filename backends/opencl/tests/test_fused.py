@@ -130,3 +130,17 @@ def test_small_parameters_are_updated_in_one_launch(opencl, made, updates, at_on
     together = [i for i in recording.program.instructions if i.op == "together"]
     assert recording.executable.report()["in_place_updates"] == updates
     assert [len(i.outs) for i in together] == [at_once]
+
+
+def test_small_angles_are_right_beside_large_ones(opencl):
+    # PoCL 3.0's vector functions are wrong there: sin(-0.001) = -0.008 beside sin(1e10)
+    x = np.tile(np.float32([1e10, -1e-3, 1e-20, 1.0, -1e-30, 3e38, 1e-3]), 9)
+    on_device = sc.tensor(x, device=opencl)
+
+    def functions(v):
+        return ops.sin(v), ops.cos(v), ops.exp(v * 0.0) * ops.sin(v)
+
+    exact = np.sin(x.astype(np.float64)), np.cos(x.astype(np.float64))
+    for made in (functions(on_device), sc.graph(functions)(on_device)):
+        for y, wanted in zip(made, (*exact, exact[0]), strict=True):
+            np.testing.assert_allclose(y.numpy(), wanted, rtol=1e-6)

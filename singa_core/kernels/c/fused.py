@@ -17,6 +17,7 @@ from singa_core.kernels.c.dialect import Call, Target
 from singa_core.kernels.c.elementwise import Scalar, calls
 from singa_core.kernels.c.expressions import (
     EXPRESSIONS,
+    SCALAR,
     VECTORISED,
     cast,
     expression,
@@ -54,7 +55,8 @@ def scalar_of(
     if any(narrow(dtype) for dtype in dtypes):
         return None
     # vectors are of floats, and of the outcomes of comparing them
-    vector = set(dtypes) <= {float32, bool_} and any(op in VECTORISED for op, *_ in steps)
+    ops = {op for op, *_ in steps}
+    vector = set(dtypes) <= {float32, bool_} and bool(ops & VECTORISED) and not ops & SCALAR
     names = [f"x{i}" for i in range(len(ins))]
     lines, called = [], []
     for number, (op, _, taken, dtype) in enumerate(steps):
