@@ -139,9 +139,13 @@ class Packs:
 
     def serve(self, device: Device) -> None:
         """Load what is there, and the kernels that it has for the languages of a device."""
+        self.speak(device.languages)
+
+    def speak(self, languages: Sequence[str]) -> None:
+        """Load what is there, and the kernels that it has in some languages."""
         with self._lock:
             loaded = self.all()
-            for language in device.languages:
+            for language in languages:
                 if language in self._languages:
                     continue
                 self._languages.append(language)

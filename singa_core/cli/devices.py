@@ -10,16 +10,17 @@ from typing import Any
 from singa_core.cli.examine import Finding, examine, installed
 from singa_core.cli.text import columns, gibibytes, wrapped
 from singa_core.dtype import ALL
-from singa_core.registry import Registry, candidates
+from singa_core.registry import Registry, candidates, split_name
 
 ALIASES = ("cpu", "gpu", "auto")
 
 
 def run(names: Sequence[str], *, timeout: float, json: bool) -> int:
     """Print the list; 1 if there is no device or a backend that was named has none."""
+    names = [split_name(name)[0] for name in names]
     for name in names:
         Registry().check_name(name)
-    wanted = list(names) or list(installed("backend"))
+    wanted = names or list(installed("backend"))
     findings = examine([("backend", name) for name in dict.fromkeys(wanted)], timeout)
     if not findings:
         Registry().resolve("cpu")  # says what to install

@@ -13,10 +13,12 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 Tell = Callable[..., None]
 MOST = 16  # devices of a backend that are opened
+SHARED = ("array", "c")  # languages that are nobody's own
 
 
 def main(argv: Sequence[str]) -> int:
@@ -103,20 +105,16 @@ def computes_wrongly(device: Any) -> str | None:
 
 
 def plugins(names: str, tell: Tell) -> None:
-    """Packs, together, with their kernels for the default device if there is one."""
+    """Packs, together, with their kernels in the languages that backends share."""
     os.environ["SINGA_PLUGINS"] = names  # named packs fail aloud
     from singa_core.plugins import EVENTS, packs  # noqa: PLC0415  (see main)
-    from singa_core.registry import registry  # noqa: PLC0415
 
     tell(at="load")
     found = packs.all()
     tell(at="kernels")
-    try:
-        device = registry.resolve("cpu")
-    except LookupError:  # no backend: that is told elsewhere
-        device = None
-    if device is not None:
-        packs.serve(device)
+    for language in SHARED:
+        import_module(f"singa_core.kernels.{language}")  # makes the table
+    packs.speak(SHARED)
     for pack in found:
         hooks = [event for event in EVENTS if hasattr(pack.module, event)]
         tell(pack={"ops": pack.ops, "kernels": pack.kernels, "events": hooks})

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import toys
+from singa_core import registry
 from singa_core.cli import main
 
 TESTS = str(Path(__file__).parents[1])  # where `far` lives
@@ -20,7 +21,13 @@ SLEEP = "__import__('time').sleep(1000)"
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder on the import path, for toys."""
+    """A folder on the import path, for toys; of what else is installed one backend is seen."""
+
+    def seen(group):
+        return [p for p in found(group) if p.value.startswith(("toy_", "singa_cpu_numpy"))]
+
+    found = registry.entry_points
+    monkeypatch.setattr(registry, "entry_points", seen)
     monkeypatch.syspath_prepend(TESTS)
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("SINGA_DEVICE", "SINGA_TEST_DEVICES", "OMP_NUM_THREADS"):
@@ -165,6 +172,8 @@ def test_devices_by_name_touches_these_only(folder, run):
     toys.backend(folder, "trap", manifest=f"open({str(trap)!r}, 'w')")
     status, out, _ = run("devices", "alpha")
     assert status == 0
+    assert run("devices", "alpha:0") == (0, out, "")
+    assert run("devices", "alpha:x")[2].startswith("singa: device: needs a name like '<backend>'")
     assert "alpha" in out
     assert "cpu_numpy" not in out
     assert not trap.exists()
