@@ -57,7 +57,8 @@ def describe(device: Device) -> dict[str, Any]:
         "capabilities": {
             "alignment": able.alignment, "sub_buffers": able.sub_buffers, "host": able.host,
             "synchronous": able.synchronous, "concurrent": able.concurrent,
-            "capacity": able.capacity, "family": able.family,
+            "capacity": able.capacity, "largest": able.largest, "fuses": sorted(able.fuses),
+            "batches": sorted(able.batches), "family": able.family,
         },
         "languages": list(device.languages),
         "python": platform.python_version(),

@@ -261,8 +261,11 @@ def test_out_of_memory(device: Device, case: Cases) -> None:
         expect((x + 1.0).tolist() == [2.0, 3.0], "work does not go on")
 
     case.check("more-than-any-device-has", check, 2**60)
-    if device.capabilities.capacity is not None:
-        case.check("more-than-the-capacity", check, 2 * device.capabilities.capacity + 1)
+    able = device.capabilities
+    if able.capacity is not None:
+        case.check("more-than-the-capacity", check, 2 * able.capacity + 1)
+    if able.largest is not None:
+        case.check("more-than-the-largest", check, able.largest + 1)
 
 
 def test_memory_comes_back(device: Device, case: Cases) -> None:

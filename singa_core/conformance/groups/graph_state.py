@@ -275,6 +275,39 @@ def updates(device: Device, alg: str) -> None:
 
 
 @scene
+def chains(device: Device, alg: str) -> None:
+    """Chains of scalar operations, with broadcasts, casts, choices and several readers."""
+    bias, w = (tensor(numbers(65, start=s) / 65, device=device) for s in (0, 1))
+
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        h = (x * 0.5 + bias).tanh()
+        y = OPS["where"](h > 0.25, h * w, (-h).exp() - x)
+        whole = (y * 8.0).astype("int32") % 5
+        z = y.abs().sqrt() + whole.astype("float32")
+        return z, z.sum(axis=1), h.max(axis=0), (z - h) * 2.0
+
+    step = GraphFunction(function, device=device, graph_alg=alg)
+    for n in range(3):
+        x = np.random.default_rng(n).uniform(-2, 2, (33, 65))
+        x = (np.round(x * 16) / 16).astype(np.float32)
+        put = tensor(x, device=device)
+        got = step(put)
+        # where a chain is cut off at a whole number, a last digit decides: eager has the same one
+        eager = function(put)
+        h = np.tanh(x * 0.5 + bias.numpy().astype(np.float64))
+        near("largest", got[2], h.max(axis=0))
+        for k, (a, b) in enumerate(zip(got, eager, strict=True)):
+            near(f"result {k} of replay {n}", a, b.numpy())
+
+
+def near(what: str, got: Tensor, wanted: HostArray) -> None:
+    """Raises: Mismatch unless all but one in a thousand are near, and these by a whole number."""
+    y = got.numpy().astype(np.float64)
+    off = np.abs(y - wanted) > 1e-4 * np.maximum(1.0, np.abs(wanted))
+    expect(off.mean() <= 1e-3, f"{what}: {int(off.sum())} of {off.size} elements are wrong")
+
+
+@scene
 def a_fault_before_state(device: Device, alg: str) -> None:
     """A bad index in a replay that writes no state is told, and the next replay is good."""
     w = tensor(numbers(4, 3), device=device)
