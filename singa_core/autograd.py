@@ -70,10 +70,13 @@ def gradients(
     6.0
     """
     single = isinstance(xs, Tensor)
-    wanted: list[Tensor] = [xs] if isinstance(xs, Tensor) else list(xs)
+    listed = isinstance(xs, list | tuple)
+    wanted: list[Tensor] = [xs] if isinstance(xs, Tensor) else list(xs) if listed else []
+    if not wanted:
+        raise GradientError("gradients", "a tensor or a list of tensors as xs", repr(xs))
     values = []
     for i, x in enumerate(wanted):
-        if not x.requires_grad:
+        if not isinstance(x, Tensor) or not x.requires_grad:
             rule = "xs that require grad"
             raise GradientError("gradients", rule, f"xs[{i}], which does not", x=x)
         values.append(value_of(x))

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from singa_core import homes
 from singa_core.arguments import Arguments, Slot, collect, fill, first_device, outline
 from singa_core.device import Device
-from singa_core.errors import ArgumentError, GradientError, StateLost
+from singa_core.errors import ArgumentError, DeviceError, GradientError, StateLost
 from singa_core.executable import LoopExecutable
 from singa_core.launch import pack
 from singa_core.mode import MODE, STRUCTURE, Mode, use_mode
@@ -391,7 +391,13 @@ def graph(
     ...     return x + x
     >>> double(tensor([1, 2])).tolist()
     [2, 4]
+
+    Raises: ArgumentError for what is no function; DeviceError for what is no device.
     """
+    if function is not None and not callable(function):
+        raise ArgumentError("graph", "a function", repr(function))
+    if not isinstance(device, Device | str | None):
+        raise DeviceError("graph", "a device, a name or None", repr(device))
     if function is None:
         return lambda f: GraphFunction(f, device=device, graph_alg=graph_alg)
     return GraphFunction(function, device=device, graph_alg=graph_alg)

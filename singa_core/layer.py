@@ -23,12 +23,13 @@ from typing import Any, NoReturn, TypeVar, get_type_hints
 import numpy as np
 
 from singa_core.arguments import first_device, outline
+from singa_core.checks import check_flag
 from singa_core.device import Device
 from singa_core.errors import ArgumentError, ShapeError, SingaError
 from singa_core.fingerprint import print_value
 from singa_core.mode import MODE, STRUCTURE, execute_once
 from singa_core.parameter import Parameter, fitting
-from singa_core.tensor import Tensor, as_device, packed, tensor
+from singa_core.tensor import Tensor, as_device, named_device, packed, tensor
 from singa_core.watched import Watched, watched
 
 L = TypeVar("L", bound="Layer")
@@ -222,6 +223,7 @@ class Layer:
 
     def train(self: L, training: bool = True) -> L:
         """Put this layer and all below it in training mode."""
+        training = check_flag("train", "training", training)
         for layer in self.layers():
             if layer.training != training:
                 layer.training = training
@@ -237,7 +239,7 @@ class Layer:
         Those without one follow the first input if that is a tensor, else they come to `device`.
         Plain tensors in attributes stay where they are; a State moves along.
         """
-        target = as_device(device)
+        target = named_device("to", device)
         away = [c for c in self.get_states().values() if c.materialized and c.device is not target]
         grads = [cell.grad.to(target) if cell.grad is not None else None for cell in away]
         for cell, value, grad in zip(away, [c.to(target) for c in away], grads, strict=True):
@@ -342,6 +344,8 @@ def _assign(
     layer: Layer, where: str, cells: Mapping[str, Parameter], values: Mapping[str, Any]
 ) -> None:
     """Everything is checked and on the device before anything is changed."""
+    if not isinstance(values, Mapping):
+        raise ArgumentError(f"{type(layer).__name__}.{where}", "a dict of values", repr(values))
     unknown = [repr(name) for name in values if name not in cells]
     if unknown:
         rule = f"names among ({', '.join(cells)})"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from singa_core.checks import as_integers
 from singa_core.dtype import DType, DTypeLike, as_dtype
 from singa_core.errors import ShapeError
 from singa_core.optable import FUNCTIONS, OPS
@@ -106,10 +107,11 @@ def described(method: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def sizes(first: int | Sequence[int], rest: Sequence[int]) -> tuple[int, ...]:
-    """`f(2, 3)` and `f((2, 3))` mean the same shape."""
-    if isinstance(first, Sequence | np.ndarray):
-        return (*first, *rest)
-    return (first, *rest)
+    """`f(2, 3)` and `f((2, 3))` mean the same shape; what is no integer is left to the op."""
+    several = as_integers(first)
+    if several is None and isinstance(first, list | tuple):
+        several = tuple(first)
+    return (first, *rest) if several is None else (*several, *rest)  # type: ignore[arg-type]  # as above
 
 
 class ArrayMethods:

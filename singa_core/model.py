@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from singa_core.arguments import first_device
+from singa_core.checks import check_flag
 from singa_core.device import Device
 from singa_core.dtype import DTypeLike, as_dtype
 from singa_core.engine import GraphFunction
@@ -156,6 +157,8 @@ class Model(Layer):
             raise ArgumentError(
                 "compile", f"graph_alg among {', '.join(ALGORITHMS)}", repr(graph_alg)
             )
+        check_flag("compile", "is_train", is_train)
+        check_flag("compile", "use_graph", use_graph)
         if not isinstance(inputs, list | tuple):
             raise ArgumentError("compile", "a list of inputs", type(inputs).__name__)
         specs, device = _specs(inputs)

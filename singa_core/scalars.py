@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from singa_core.checks import check_integer
 from singa_core.device import Device
 from singa_core.dtype import DTypeLike, as_dtype
 from singa_core.errors import ArgumentError
@@ -29,7 +30,7 @@ class Counter:
     __slots__ = ("_value",)
 
     def __init__(self, value: int = 0) -> None:
-        self._value = value
+        self._value = check_integer("Counter", "value", value)
 
     @property
     def value(self) -> int:
@@ -40,6 +41,7 @@ class Counter:
 
     @value.setter
     def value(self, value: int) -> None:
+        value = check_integer("Counter", "value", value)
         recorder = MODE.get().recorder
         if recorder is not None:
             recorder.effect(lambda: self.rewind(value), self)
@@ -48,6 +50,7 @@ class Counter:
 
     def advance(self, by: int = 1) -> None:
         """Count on, now or at this place of each replay."""
+        by = by if type(by) is int else check_integer("Counter", "by", by)
         recorder = MODE.get().recorder
         if recorder is not None:
             recorder.effect(lambda: self.advance(by), self)

@@ -168,6 +168,8 @@ class Tensor(ArrayMethods):
 
         Returns a function that removes the hook. Raises: GradientError if no gradient flows here.
         """
+        if not callable(hook):
+            raise ArgumentError("register_hook", "a function of the gradient", repr(hook))
         if self.node is None or not self.requires_grad:
             raise GradientError("register_hook", "a tensor that requires grad", "one that does not")
         recorder = MODE.get().recorder
@@ -372,7 +374,7 @@ class Tensor(ArrayMethods):
 
         Raises: GradientError for the taped result of an operation: a graph lives on one device.
         """
-        target = as_device(device)
+        target = named_device("to", device)
         if target is self.device:
             return own(self)
         if self.requires_grad and not self.is_leaf:
@@ -479,6 +481,13 @@ def apart(result: Any, inputs: Iterable[Any]) -> Any:
         if x is result and isinstance(x, Tensor):
             return own(x)
     return result
+
+
+def named_device(where: str, device: Device | str) -> Device:
+    """`as_device` where None would mean nothing. Raises: DeviceError for it."""
+    if device is None:
+        raise DeviceError(where, "a device or its name", None)
+    return as_device(device)
 
 
 def as_device(device: Device | str | None) -> Device:

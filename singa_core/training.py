@@ -120,6 +120,8 @@ def fit(
     check_integer("fit", "epochs", epochs, 0)
     if device is not None:
         model.to(device)
+    if not isinstance(callbacks, list | tuple):
+        raise ArgumentError("fit", "a list of callbacks", repr(callbacks))
     listeners = list(callbacks)
     for callback in listeners:
         if not isinstance(callback, Callback):
@@ -392,6 +394,8 @@ def _named(metrics: Metrics) -> dict[str, Metric]:
     """Metrics by name."""
     if isinstance(metrics, Mapping):
         return dict(metrics)
+    if not isinstance(metrics, list | tuple) or not all(hasattr(m, "name") for m in metrics):
+        raise ArgumentError("metrics", "a list or dict of metrics", repr(metrics))
     found = {metric.name: metric for metric in metrics}
     if len(found) != len(metrics):
         names = ", ".join(metric.name for metric in metrics)

@@ -8,7 +8,7 @@ from typing import Any
 from singa_core import homes
 from singa_core.attributes import Attrs
 from singa_core.device import Array, Device, empty_array
-from singa_core.errors import DTypeError, ShapeError, SingaError, StateLost
+from singa_core.errors import ArgumentError, DTypeError, ShapeError, SingaError, StateLost
 from singa_core.homes import is_held
 from singa_core.launch import failure, pack
 from singa_core.mode import MODE
@@ -40,21 +40,37 @@ def update(
     packed_attrs: Attrs
     if isinstance(op, Bound):
         packed_attrs, op = op.attrs, op.op
-    else:
+    elif isinstance(op, Operation):
         packed_attrs = op.pack(attrs) if attrs or op.attributes else ()
+    else:
+        raise ArgumentError("update", "an operation", repr(op))
     mode = MODE.get()
     if mode.recorder is None:
-        # counted before anything here refers to the arrays
-        free = [not is_held(c) if c.home is None else may_overwrite(c) for c in cells]
+        try:
+            # counted before anything here refers to the arrays
+            free = [not is_held(c) if c.home is None else may_overwrite(c) for c in cells]
+        except (AttributeError, TypeError):
+            raise no_cells(op, inputs, cells) from None
+        if not isinstance(inputs, list | tuple):
+            raise no_cells(op, inputs, cells)
         if _update_in_place(op, inputs, cells, packed_attrs, free, mode.grad):
             return cells
     results = apply(op, inputs, packed_attrs)
     results = results if isinstance(results, tuple) else (results,)
+    if len(results) != len(cells):
+        got = f"{len(cells)} for {len(results)}"
+        raise ArgumentError(op.name, "a cell for each result", got)
     for cell, result in zip(cells, results, strict=True):
         check_fit(op, cell, result.spec)
     for cell, result in zip(cells, results, strict=True):
         cell.assign(result)
     return cells
+
+
+def no_cells(op: Operation, inputs: Any, cells: Any) -> ArgumentError:
+    """The error for what is no list of inputs, or no list of tensors as cells."""
+    got = f"{type(inputs).__name__} and {cells!r}"
+    return ArgumentError(op.name, "a list of inputs, and a list of tensors as cells", got)
 
 
 def may_overwrite(cell: Tensor) -> bool:
@@ -94,7 +110,7 @@ def _update_in_place(
     if entry.needs_pack:  # a gradient may be a view; a cell in place is packed
         arrays = [a if a.packed else pack(a) for a in arrays]
         entry = find_entry(device, op, attrs, tuple([a.form for a in arrays]))
-    if not entry.in_place:
+    if not entry.in_place or len(cells) != len(entry.specs):
         return False
     storages = [a.storage for a in arrays]
     for storage in storages:

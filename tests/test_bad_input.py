@@ -54,7 +54,7 @@ ALSO = {
     "TransformerEncoderLayer": "MultiHeadAttention", "glorot_normal": "variance scaling",
     "he_normal": "variance scaling", "he_uniform": "variance scaling",
 }  # fmt: skip
-INTERNAL = {"fused"}  # made by passes, called by nobody
+INTERNAL = {"fused", "together"}  # made by passes, called by nobody
 
 
 class Target:
@@ -274,7 +274,7 @@ class Unwilling:
         (None, DTypeError, "tensor: needs numbers of a supported dtype, got None"),
         (["a"], DTypeError, "tensor: needs numbers of a supported dtype, got <U1 data"),
         ([1, None], DTypeError, "tensor: needs numbers of a supported dtype, got None"),
-        ([2**70], DTypeError, "got an integer beyond 64 bits"),
+        ([2**70], DTypeError, "tensor: needs integers in the range of int64 or of uint64, got 11805"),
         (np.array([1j]), DTypeError, "got complex128 data"),
         (np.zeros(2, "i4,f4"), DTypeError, "tensor: needs numbers of a supported dtype"),
         (np.array([1], "M8[s]"), DTypeError, r"got datetime64\[s\] data"),
@@ -329,3 +329,78 @@ def test_an_input_that_is_no_tensor_names_layer_and_parameter():
     ):
         net(None)
     assert net.get_params()["steps.0.weight"].shape == (None, 3)  # as undecided as before
+
+
+class Net(sc.Model):
+    def __init__(self):
+        self.body = layers.Linear(2)
+        self.loss, self.optimizer = ops.mse_loss, sc.opt.SGD(0.1)
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def front_door(x, y, net):
+    """What is called with what, and how it is told."""
+    batch, place = [(np.ones((2, 3), "f"), np.ones((2, 2), "f"))], sc.Placeholder((2, 3))
+    return [
+        (lambda: sc.backward(None), "backward: needs tensors as roots and gradients, got None"),
+        (
+            lambda: sc.backward(y, gradient=3),
+            "backward: needs tensors as roots and gradients, got 3",
+        ),
+        (
+            lambda: sc.gradients(y, None),
+            "gradients: needs a tensor or a list of tensors as xs, got None",
+        ),
+        (
+            lambda: sc.gradients(y, []),
+            r"gradients: needs a tensor or a list of tensors as xs, got \[\]",
+        ),
+        (lambda: sc.gradients(y, [None]), r"gradients: needs xs that require grad, got xs\[0\]"),
+        (lambda: sc.update(None, (x,), (x,)), "update: needs an operation, got None"),
+        (lambda: sc.update(ops.add, (x, 1.0), (3,)), "add: needs .*a list of tensors as cells"),
+        (lambda: sc.update(ops.add, 3, (y,)), "add: needs a list of inputs, .* got int and"),
+        (
+            lambda: sc.update(ops.add, (y, 1.0), (y, y)),
+            "add: needs a cell for each result, got 2 for 1",
+        ),
+        (lambda: sc.graph(3), "graph: needs a function, got 3"),
+        (lambda: sc.graph(abs, device=3), "graph: needs a device, a name or None, got 3"),
+        (lambda: sc.Counter("a"), "Counter: needs an integer value, got 'a'"),
+        (lambda: sc.Counter(1).advance("x"), "Counter: needs an integer by, got 'x'"),
+        (
+            lambda: net.compile([place], is_train="x"),
+            "compile: needs is_train True or False, got 'x'",
+        ),
+        (
+            lambda: net.compile([place], use_graph=3),
+            "compile: needs use_graph True or False, got 3",
+        ),
+        (lambda: net.fit(batch, 1, metrics=3), "metrics: needs a list or dict of metrics, got 3"),
+        (lambda: net.fit(batch, 1, callbacks=3), "fit: needs a list of callbacks, got 3"),
+        (lambda: net.fit(batch, 1.5), "fit: needs an integer epochs >= 0, got 1.5"),
+        (lambda: net.save(3), "save: needs the path of a file, got 3"),
+        (lambda: net.load(0), "load: needs the path of a file, got 0"),
+        (lambda: net.load(None), "load: needs the path of a file, got None"),
+        (lambda: net.set_params(3), "Net.set_params: needs a dict of values, got 3"),
+        (lambda: net.to(None), "to: needs a device or its name, got None"),
+        (lambda: x.to(None), "to: needs a device or its name, got None"),
+        (lambda: net.train("x"), "train: needs training True or False, got 'x'"),
+        (lambda: x.register_hook(3), "register_hook: needs a function of the gradient, got 3"),
+        (lambda: x.assign("a"), "assign: needs numbers of a supported dtype, got <U1 data"),
+        (
+            lambda: sc.device(3),
+            "device: needs a name|device: needs a device, a name or None, got 3",
+        ),
+    ]
+
+
+@pytest.mark.parametrize("number", range(28))
+def test_the_front_door(number):
+    x = tensor([1.0, 2.0], requires_grad=True)
+    net = Net()
+    net.compile([sc.Placeholder((2, 3))])
+    call, told = front_door(x, (x * x).sum(), net)[number]
+    with pytest.raises(SingaError, match=f"^({told})"):
+        call()

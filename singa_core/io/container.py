@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
+from singa_core.checks import check_path
 from singa_core.errors import SingaError
 
 FORMAT: Final = 1
@@ -99,7 +100,7 @@ def write(
 
     Raises: NotSaved if that is not possible.
     """
-    target = Path(path)
+    target = Path(check_path("save", path))
     if target.is_dir():
         raise NotSaved(target, "it is a folder")
     sums = {name: describe(data) for name, data in members.items()}
@@ -179,7 +180,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, bytes]
 
     Raises: FileDamaged; FormatTooNew; OSError where there is no file to read.
     """
-    with open(path, "rb") as file:
+    with open(check_path("load", path), "rb") as file:
         return _read(path, file)
 
 
