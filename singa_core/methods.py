@@ -108,6 +108,8 @@ def described(method: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 def sizes(first: int | Sequence[int], rest: Sequence[int]) -> tuple[int, ...]:
     """`f(2, 3)` and `f((2, 3))` mean the same shape; what is no integer is left to the op."""
+    if type(first) is int:  # the common case, and as_integers asks an abstract class
+        return (first, *rest)
     several = as_integers(first)
     if several is None and isinstance(first, list | tuple):
         several = tuple(first)
