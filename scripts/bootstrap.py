@@ -16,15 +16,18 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 MAIN_EXAMPLE = "mnist_cnn"
 BACKENDS = ("backends/cpu_numpy",)  # the others need hardware or drivers: installed by choice
+CHOSEN = {"opencl": "backends/opencl[pocl]"}  # set and backend -> with a driver that pip can have
 FOR_EXAMPLES = ("core", "data")
-FOR_TESTS = ("core", "data", "test", "dev")
-OPTIONAL = frozenset({"dev"})  # 200 MB or more: what needs it skips where it cannot be had
+FOR_TESTS = ("core", "data", "test", *CHOSEN, "dev")
+# 100 MB or more, and not for every system: what needs it skips where it cannot be had
+OPTIONAL = frozenset({*CHOSEN, "dev"})
 
 OURS = "singa-bootstrap"  # file in .venv: made here, so may be removed here
 STAMP = "singa-stamp.json"
@@ -36,7 +39,9 @@ EXAMPLES_HELP = """\
 python3 examples                   run the main example ({main})
 python3 examples --list            list the examples
 python3 examples NAME [options]    run one of them
-python3 examples [options]         options for the main example"""
+python3 examples [options]         options for the main example
+
+`--device opencl` installs that backend too, with a driver for the CPU."""
 
 TESTS_HELP = """\
 python3 tests                  ruff check, ruff format --check, mypy, then pytest
@@ -81,7 +86,9 @@ class Stamp:
 def wanted_stamp(root: Path, sets: Iterable[str]) -> Stamp:
     """Describe the environment that this checkout, this Python and these sets need."""
     abi = f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}"
-    hashes = {folder: project_hash(root / folder) for folder in project_folders(root)}
+    chosen = [place.partition("[")[0] for place in CHOSEN.values()]
+    folders = [*project_folders(root), *(f for f in chosen if (root / f).is_dir())]
+    hashes = {folder: project_hash(root / folder) for folder in folders}
     return Stamp(str(root), abi, hashes, tuple(sets))
 
 
@@ -234,6 +241,8 @@ def requirements(root: Path, name: str) -> list[str]:
     """Return pip's arguments for one set, read from the pyproject files."""
     if name == "core":
         return [part for folder in project_folders(root) for part in ("-e", folder)]
+    if name in CHOSEN:
+        return ["-e", CHOSEN[name]]
     config = read_project(root)
     if name == "test":  # pip older than 25.1 does not know dependency groups
         return list(config["dependency-groups"][name])
@@ -338,8 +347,16 @@ def run_examples(root: Path, args: list[str]) -> int:
     if name not in known:
         say(f"no example is named {name!r}; there are: {', '.join(known) or 'none yet'}")
         return 2
-    python = ensure_environment(root, FOR_EXAMPLES)
+    python = ensure_environment(root, (*FOR_EXAMPLES, *chosen_backend(options)))
     return become([str(python), str(root / "examples" / f"{name}.py"), *options])
+
+
+def chosen_backend(options: Sequence[str]) -> list[str]:
+    """The set that the example's device needs beside the others."""
+    named = [after for option, after in pairwise(options) if option == "--device"]
+    named += [option.partition("=")[2] for option in options if option.startswith("--device=")]
+    backends = [name.partition(":")[0] for name in named]
+    return [name for name in dict.fromkeys(backends) if name in CHOSEN]
 
 
 def list_examples(folder: Path) -> dict[str, str]:

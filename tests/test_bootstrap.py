@@ -33,8 +33,9 @@ line-length = 100
 
 @pytest.fixture
 def root(tmp_path):
-    """A checkout with the core and the built-in backends."""
-    for folder in (".", *bootstrap.BACKENDS):
+    """A checkout with the core and its backends."""
+    chosen = [place.partition("[")[0] for place in bootstrap.CHOSEN.values()]
+    for folder in (".", *bootstrap.BACKENDS, *chosen):
         add_project(tmp_path, folder)
     return tmp_path
 
@@ -89,14 +90,39 @@ def test_a_second_start_installs_nothing(root, installed):
 
 def test_more_sets_are_added_to_what_is_there(root, installed):
     start(root, bootstrap.FOR_EXAMPLES, installed)
-    assert start(root, bootstrap.FOR_TESTS, installed) == ["test", "dev"]
+    assert start(root, bootstrap.FOR_TESTS, installed) == ["test", "opencl", "dev"]
     assert start(root, bootstrap.FOR_EXAMPLES, installed) == []
 
 
 def test_a_changed_dependency_is_installed_into_the_same_environment(root, installed):
     start(root, bootstrap.FOR_TESTS, installed)
     add_project(root, ".", PROJECT.replace("numpy", "numpy>=2"))
-    assert start(root, bootstrap.FOR_EXAMPLES, installed) == ["core", "data", "test", "dev"]
+    again = ["core", "data", "test", "opencl", "dev"]
+    assert start(root, bootstrap.FOR_EXAMPLES, installed) == again
+
+
+@pytest.mark.parametrize(
+    ("options", "sets"),
+    [
+        (["--device", "opencl"], ["opencl"]),
+        (["--epochs", "1", "--device=opencl:1"], ["opencl"]),
+        (["--device", "cpu"], []),
+        (["--device"], []),
+        (["opencl"], []),
+        ([], []),
+    ],
+)
+def test_the_device_of_an_example_brings_its_backend(options, sets):
+    assert bootstrap.chosen_backend(options) == sets
+
+
+def test_a_backend_that_is_not_chosen_stays_where_it_is(root, installed):
+    both = (*bootstrap.FOR_EXAMPLES, "opencl")
+    start(root, bootstrap.FOR_EXAMPLES, installed)
+    assert start(root, both, installed) == ["opencl"]
+    assert start(root, bootstrap.FOR_EXAMPLES, installed) == []
+    add_project(root, "backends/opencl", PROJECT.replace("numpy", "numpy>=2"))
+    assert start(root, bootstrap.FOR_EXAMPLES, installed) == ["core", "data", "opencl"]
 
 
 def test_settings_of_other_tools_change_nothing(root, installed):
