@@ -24,6 +24,10 @@ from singa_opencl.program import Compiler, Handle, Launch
 
 NAME = "opencl"
 
+IN_FLIGHT = 64 << 20
+"""Bytes that may be allocated before the queue is waited for: what was freed meanwhile stays with
+pending work, and the host is faster than the device."""
+
 
 class OpenCLDevice(Device):
     """One device of one driver.
@@ -49,6 +53,7 @@ class OpenCLDevice(Device):
         self.native = device
         self.driver = f"{device.platform.name} {device.driver_version}, {device.name.strip()}"
         self._opened = False
+        self._fresh = 0  # bytes allocated since the queue was last known to be empty
         self._opening = threading.Lock()
         super().__init__(NAME, index, capabilities, languages=(LANGUAGE, "c"))
 
@@ -84,6 +89,10 @@ class OpenCLDevice(Device):
         # drivers promise memory that they may not have when a kernel wants it
         if self.memory.current + nbytes > known.capacity or nbytes > known.largest:
             raise MemoryError
+        self._fresh += nbytes
+        if self._fresh > IN_FLIGHT:
+            self.queue.finish()
+            self._fresh = 0
         try:
             return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes or 1)
         except (cl.MemoryError, cl.LogicError) as error:

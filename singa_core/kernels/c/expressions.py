@@ -85,6 +85,11 @@ def _not(dtype: DType) -> str:
     return "!{a}" if dtype is bool_ else "~{a}"
 
 
+def _circular(name: str) -> Callable[[DType], str]:
+    """The prelude's own in float, whose vectors need care."""
+    return lambda dtype: f"{name if computed(dtype) == 'double' else name.upper()}({{a}})"
+
+
 def _text(text: str) -> Callable[[DType], str]:
     return lambda dtype: text
 
@@ -104,8 +109,8 @@ EXPRESSIONS: dict[str, Callable[[DType], str]] = {
     "shift_left": _shift(True), "shift_right": _shift(False),
     "where": _text("({a} ? {b} : {c})"), "round": _function("rint"), "floor": _function("floor"),
     "sqrt": _function("sqrt"), "exp": _function("exp"), "expm1": _function("expm1"),
-    "log": _function("log"), "log1p": _function("log1p"), "sin": _function("sin"),
-    "cos": _function("cos"), "atan": _function("atan"), "tanh": _function("tanh"), "erf": _erf,
+    "log": _function("log"), "log1p": _function("log1p"), "sin": _circular("sin"),
+    "cos": _circular("cos"), "atan": _function("atan"), "tanh": _function("tanh"), "erf": _erf,
     "copy": _text("{a}"),
 }  # fmt: skip
 VECTORISED = frozenset("exp expm1 log log1p sqrt atan tanh erf pow".split())

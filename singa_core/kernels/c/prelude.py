@@ -100,7 +100,7 @@ FUNCTION ushort float_to_bf16(float f)
 }
 """
 
-_PLAIN = """
+_ELEMENT = """
 #define LD_{code}(p, i) (({computed})(p)[i])
 #define ST_{code}(p, i, v) ((p)[i] = ({stored})(v))
 """
@@ -119,6 +119,27 @@ typedef float8 float8u __attribute__((aligned(4)));
 #define FILL_float(x) ((float8)(x))
 """
 
+# One driver takes another way for a whole vector if one of its elements is large or not a number,
+# and is wrong about the others then.
+_CIRCULAR = """
+FUNCTION float __attribute__((overloadable)) {upper}(float x) {{ return {name}(x); }}
+FUNCTION float8 __attribute__((overloadable)) {upper}(float8 x)
+{{
+    int8 far = !(fabs(x) < 32768.0f);
+    float8 y = {name}(far ? (float8)(0.0f) : x);
+    if (any(far)) {{
+        float v[8], w[8];
+        vstore8(x, 0, v);
+        vstore8(y, 0, w);
+        for (int j = 0; j < 8; j++) if (!(fabs(v[j]) < 32768.0f)) w[j] = {name}(v[j]);
+        y = vload8(0, w);
+    }}
+    return y;
+}}
+"""
+_VECTORS += "".join(_CIRCULAR.format(name=name, upper=name.upper()) for name in ("sin", "cos"))
+_PLAIN = "#define SIN(x) sin(x)\n#define COS(x) cos(x)\n"
+
 
 def memory(codes: Iterable[str]) -> str:
     """Loads and stores for elements of these types."""
@@ -126,7 +147,7 @@ def memory(codes: Iterable[str]) -> str:
     text = HALVES if {"f16", "bf16"} & set(codes) else ""
     for code in codes:
         kind, number = TYPES[code]
-        form = _HALF if code in ("f16", "bf16") else _PLAIN
+        form = _HALF if code in ("f16", "bf16") else _ELEMENT
         text += form.format(code=code, stored=kind, computed=number)
     return text
 
@@ -135,7 +156,7 @@ def cl(codes: Iterable[str], *, vectors: bool) -> str:
     """The prelude in OpenCL C, for kernels with operands of these types."""
     codes = set(codes)
     doubles = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
-    text = OPENCL + FAULTS + memory(codes) + (_VECTORS if vectors else "")
+    text = OPENCL + FAULTS + memory(codes) + (_VECTORS if vectors else _PLAIN)
     if "f64" in codes:
         text = doubles + text
     return text
@@ -143,7 +164,7 @@ def cl(codes: Iterable[str], *, vectors: bool) -> str:
 
 def cuda(codes: Iterable[str]) -> str:
     """The prelude in CUDA C++, without any header."""
-    return CUDA + FAULTS + memory(codes)
+    return CUDA + FAULTS + memory(codes) + _PLAIN
 
 
 __all__ = ["cl", "cuda"]
