@@ -101,7 +101,7 @@ class Fixed(NamedTuple):
 
 
 class Device(ABC):
-    """One place where arrays live and kernels run. Backends subclass it; see CONTRIBUTING.md.
+    """One place where arrays live and kernels run. Backends subclass it: docs/write-a-backend.md.
 
     Args:
         backend: the backend's entry-point name.

@@ -1,6 +1,7 @@
 """docs/write-a-backend.md is complete: what it prints is a backend, and its list is that of the kernels."""
 
 import ast
+import dataclasses
 import re
 import sys
 from pathlib import Path
@@ -10,8 +11,9 @@ import pytest
 
 import toys
 from singa_core import kernels as tables
+from singa_core.device import Capabilities, Device
 from singa_core.kernels import array as language
-from singa_core.registry import Registry
+from singa_core.registry import Manifest, Probe, Registry
 from singa_core.tensor import tensor
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -76,6 +78,18 @@ def test_the_page_s_own_kernels_compute(moon):
     np.testing.assert_allclose(((x + y) @ y.mT).numpy(), (a + b) @ b.T, rtol=1e-5)
     served = {e.op.name: e.kernel.language for e in device.state.entries.values() if e.kernel}
     assert served["add"] == served["matmul"] == "moon"
+
+
+def test_nothing_that_a_backend_may_say_is_left_out():
+    for kind in (Capabilities, Manifest, Probe):
+        for field in dataclasses.fields(kind):
+            assert re.search(rf"\b{field.name}\b", TEXT), f"{kind.__name__}.{field.name}"
+    (table,) = re.findall(r"\| fact \| default.*?\n\n", TEXT, re.DOTALL)
+    rows = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.*?) \|", table, re.MULTILINE))))
+    assert rows == {field.name for field in dataclasses.fields(Capabilities)}
+    own = {"memory_info"}  # for users
+    methods = {name for name, f in vars(Device).items() if callable(f) and name[0] != "_"} - own
+    assert [name for name in sorted(methods) if f"`{name}" not in TEXT] == []
 
 
 def used_in_the_language():
