@@ -6,6 +6,7 @@ A name that a family publishes in its `__all__` is public here.
 from singa_core.indexing import getitem as getitem  # also puts x[...] into the table of functions
 from singa_core.ops.activation import *  # noqa: F403
 from singa_core.ops.activation_composed import *  # noqa: F403
+from singa_core.ops.activation_gelu import *  # noqa: F403
 from singa_core.ops.activation_hard import *  # noqa: F403
 from singa_core.ops.attention import *  # noqa: F403
 from singa_core.ops.conv import *  # noqa: F403

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, Literal
+from typing import Any
 
 from singa_core.checks import check_number
 from singa_core.errors import ArgumentError, ShapeError
@@ -16,14 +15,14 @@ from singa_core.ops.base import (
     once_rounded,
     unary_samples,
 )
-from singa_core.ops.elementwise import erf, exp, expm1, log1p
+from singa_core.ops.elementwise import exp, expm1, log1p
 from singa_core.ops.elementwise_pairs import less, maximum, minimum, where
 from singa_core.sample import In, sample
 from singa_core.spec import Spec, broadcast_shapes
 from singa_core.tensor import Tensor
 
 __all__ = [
-    "celu", "elu", "gelu", "leaky_relu", "log_sigmoid", "mish", "prelu", "relu", "relu_grad",
+    "celu", "elu", "leaky_relu", "log_sigmoid", "mish", "prelu", "relu", "relu_grad",
     "selu", "sigmoid", "silu", "softplus", "softsign",
 ]  # fmt: skip
 
@@ -151,47 +150,6 @@ class Softplus(FloatUnary):
     @grads_once_rounded
     def backward(self, grad: Tensor, x: Tensor, *, needs: Needs, beta: float) -> Grads:
         return (grad * sigmoid(x if beta == 1.0 else x * beta),)
-
-
-class Gelu(FloatUnary):
-    """Gaussian error linear unit, y = x * P(X <= x) for a standard normal X.
-
-    To the rounding of x / 2: far below 0, where y is tiny, few of its digits are right.
-
-    Shapes: any -> same. Dtype: floats, kept; integers give float32.
-    Args: approximate: "none" for erf, "tanh" for the formula of the paper.
-    Source: arXiv:1606.08415, section 2.
-    """
-
-    name = "gelu"
-    keeps = ("x",)
-    samples = (*unary_samples(), sample((3, 4), approximate="tanh"), sample((), approximate="tanh"))
-
-    def infer(self, x: Spec, *, approximate: Literal["none", "tanh"] = "none") -> Spec:
-        return super().infer(x)
-
-    @once_rounded
-    def forward(self, x: Tensor, *, approximate: str) -> Any:
-        if approximate == "tanh":
-            return x * 0.5 * (_inner(x).tanh() + 1.0)
-        return x * 0.5 * (erf(x * math.sqrt(0.5)) + 1.0)
-
-    @grads_once_rounded
-    def backward(self, grad: Tensor, x: Tensor, *, needs: Needs, approximate: str) -> Grads:
-        if approximate == "tanh":
-            t = _inner(x).tanh()
-            slope = _ROOT * (x * x * (3.0 * _CUBIC) + 1.0)
-            return (grad * ((t + 1.0) * 0.5 + x * 0.5 * (1.0 - t * t) * slope),)
-        below = (erf(x * math.sqrt(0.5)) + 1.0) * 0.5
-        density = exp(x * x * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
-        return (grad * (below + x * density),)
-
-
-_ROOT, _CUBIC = math.sqrt(2.0 / math.pi), 0.044715
-
-
-def _inner(x: Tensor) -> Tensor:
-    return (x + x * x * x * _CUBIC) * _ROOT
 
 
 class Silu(FloatUnary):
@@ -374,6 +332,6 @@ class Prelu(Operation):
 
 
 relu, relu_grad, sigmoid, log_sigmoid = Relu(), ReluGrad(), Sigmoid(), LogSigmoid()
-softplus, gelu, silu, mish = Softplus(), Gelu(), Silu(), Mish()
+softplus, silu, mish = Softplus(), Silu(), Mish()
 leaky_relu, elu, celu, selu = LeakyRelu(), Elu(), Celu(), Selu()
 softsign, prelu = Softsign(), Prelu()

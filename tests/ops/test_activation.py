@@ -8,6 +8,7 @@ import pytest
 from checks import both, check_against_torch, check_gradients, random
 from singa_core import ops
 from singa_core.autograd import gradients
+from singa_core.conformance.oracles import ORACLES
 from singa_core.errors import ArgumentError, ShapeError
 
 E = math.e
@@ -145,6 +146,20 @@ def test_laws(array):
     np.testing.assert_allclose((ops.gelu(x) - ops.gelu(-x)).numpy(), x.numpy(), atol=1e-6)
 
 
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+@pytest.mark.parametrize("size", [5, 70000])  # in one chunk, and in several that threads share
+def test_gelu_and_its_gradient_of_many_elements(array, approximate, size):
+    x = np.random.default_rng(0).normal(size=size).astype(np.float32) * 3
+    grad = np.random.default_rng(1).normal(size=size).astype(np.float32)
+    y = ops.gelu(array(x), approximate=approximate)
+    dx = ops.gelu_grad(array(grad), array(x), approximate=approximate)
+    np.testing.assert_allclose(
+        y.numpy(), ORACLES["gelu"](x, approximate=approximate), rtol=1e-5, atol=2e-6
+    )
+    wanted = ORACLES["gelu_grad"](grad, x, approximate=approximate)
+    np.testing.assert_allclose(dx.numpy(), wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_integers_give_float32(array):
     assert ops.relu(array([-1, 2])).dtype.name == "float32"
 
@@ -156,6 +171,7 @@ def test_integers_give_float32(array):
         (lambda x: ops.softplus(x, beta=0.0), ArgumentError, r"softplus: needs a number 0 < beta < inf, got 0.0"),
         (lambda x: ops.glu(x), ShapeError, r"glu: needs an even x.shape\[0\], got 3"),
         (lambda x: ops.relu_grad(x, x[:2]), ShapeError, r"relu_grad: needs grad.shape == y.shape, got \(3,\) != \(2,\)"),
+        (lambda x: ops.gelu_grad(x, x[:2]), ShapeError, r"gelu_grad: needs grad.shape == x.shape, got \(3,\) != \(2,\)"),
         (lambda x: ops.relu(x, alpha=1.0), ArgumentError, r"relu: needs attributes among \(none\), got alpha"),
     ],
 )  # fmt: skip

@@ -217,7 +217,11 @@ def prepared(kernel, ins, out, attrs):
     forms = [
         make_form(Spec(x.shape, x.dtype), tuple(s // x.itemsize for s in x.strides)) for x in ins
     ]
-    return kernel.prepare(np, forms, [out], **attrs)
+    made = kernel.prepare(np, forms, [out], **attrs)
+    if not isinstance(made, tuple):
+        return made
+    launch, nbytes = made
+    return lambda *handles: launch(*handles, np.full(nbytes, 0xA5, np.uint8))
 
 
 def run_shared(op, ins, dtype, attrs):

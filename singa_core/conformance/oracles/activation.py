@@ -27,6 +27,22 @@ def gelu(x: float, approximate: str = "none") -> float:
     return 0.5 * x * math.erfc(-x / math.sqrt(2.0))
 
 
+def gelu_slope(x: float, approximate: str) -> float:
+    """Derivative of `gelu`."""
+    if approximate == "tanh":
+        t = math.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3))
+        inner = math.sqrt(2.0 / math.pi) * (1.0 + 3.0 * 0.044715 * x**2)
+        return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t**2) * inner
+    density = math.exp(-0.5 * x**2) / math.sqrt(2.0 * math.pi)
+    return 0.5 * math.erfc(-x / math.sqrt(2.0)) + x * density
+
+
+def gelu_grad(grad: HostArray, x: HostArray, approximate: str = "none") -> HostArray:
+    """Gradient of `gelu`."""
+    slope: HostArray = each(lambda v: gelu_slope(v, approximate))(x)
+    return real(grad) * slope
+
+
 def leaky_relu(x: float, alpha: float = 0.01) -> float:
     """Rectifier that leaks."""
     return x if x > 0 else alpha * x
@@ -80,6 +96,7 @@ TABLE: dict[str, Oracle] = {
     "log_sigmoid": each(lambda x: math.log(sigmoid(x))),
     "softplus": with_attrs(softplus),
     "gelu": with_attrs(gelu),
+    "gelu_grad": gelu_grad,
     "silu": each(lambda x: x * sigmoid(x)),
     "mish": each(lambda x: x * math.tanh(softplus(x))),
     "leaky_relu": with_attrs(leaky_relu),

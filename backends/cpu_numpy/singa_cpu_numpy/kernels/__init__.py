@@ -9,6 +9,7 @@ LANGUAGE = "numpy"
 numpy = table(LANGUAGE)
 
 from singa_cpu_numpy.kernels import (  # noqa: E402  (the table must exist before its families)
+    activation,
     conv,
     elementwise,
     indexing,
@@ -27,6 +28,7 @@ from singa_cpu_numpy.kernels import (  # noqa: E402  (the table must exist befor
 
 __all__ = [
     "LANGUAGE",
+    "activation",
     "conv",
     "elementwise",
     "indexing",

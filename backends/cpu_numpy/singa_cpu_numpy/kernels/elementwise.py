@@ -4,8 +4,8 @@ import numpy as np
 
 from singa_core.dtype import bool_
 from singa_core.kernels import INTS
-from singa_core.spec import Spec
 from singa_cpu_numpy.kernels import numpy
+from singa_cpu_numpy.kernels.chunks import in_chunks, numbers
 
 # Without bfloat16, where computing in float32 as the shared kernels do is faster.
 FLOATS = "f32 f64"
@@ -90,26 +90,32 @@ _ERF = (
     0.000264925737683024, -0.0018153999730797668, 0.0007532421396281451, -0.00017311287140561854,
     2.2692978079422293e-05, -1.3234275255447774e-06,
 )  # fmt: skip
-_CHUNK = 16384  # elements, to stay in the cache
+_FIRST, *_BETWEEN, _LAST = numbers(np.float32, *_ERF)
+(_ONE_FROM,) = numbers(np.float32, 3.95)
+_MAGNITUDE, _SIGN = numbers(np.int32, 2**31 - 1, -(2**31))
 
 
-@numpy.kernel("erf", "f32->f32", strides=True)
-def erf(x, y):
+def erf_of(x, y, powers):
+    """y = erf(x) of a chunk in float32; x, y and the scratch `powers` are apart."""
     np.abs(x, y)
-    flat = y.reshape(-1)
-    powers = np.empty(min(_CHUNK, flat.size), np.float32)
-    for start in range(0, flat.size, _CHUNK):
-        t = flat[start : start + _CHUNK]
-        p = powers[: t.size]
-        np.minimum(t, 3.95, out=t)
-        np.multiply(t, _ERF[-1], p)
-        for coefficient in _ERF[-2:0:-1]:
-            np.add(p, coefficient, p)
-            np.multiply(p, t, p)
-        np.add(p, _ERF[0], p)
-        np.multiply(p, t, p)
-        np.expm1(p, t)
-    np.copysign(y, x, y)
+    np.minimum(y, _ONE_FROM, out=y)
+    np.multiply(y, _LAST, powers)
+    for coefficient in reversed(_BETWEEN):
+        np.add(powers, coefficient, powers)
+        np.multiply(powers, y, powers)
+    np.add(powers, _FIRST, powers)
+    np.multiply(powers, y, powers)
+    np.expm1(powers, y)
+    # by bits, since np.copysign takes as long as all of the powers
+    bits, signs = y.view(np.int32), powers.view(np.int32)
+    np.bitwise_and(x.view(np.int32), _SIGN, signs)
+    np.bitwise_and(bits, _MAGNITUDE, bits)
+    np.bitwise_or(bits, signs, bits)
+
+
+@numpy.prepared("erf", "f32->f32")
+def erf(target, ins, outs):
+    return in_chunks(erf_of, outs[0], 1)
 
 
 @numpy.prepared("where", "b1,T,T->T", strides=True, T="f32 f64 i32 i64")
@@ -118,7 +124,7 @@ def where(target, ins, outs):
         return None  # the shared kernel is faster there
     # np.where branches and mispredicts: on a random condition it takes 7 times as long as
     # b ^ ((a ^ b) & mask).
-    bits = _bits(outs[0])
+    bits = bits_of(outs[0])
 
     def launch(c, a, b, y):
         y, b = y.view(bits), b.view(bits)
@@ -129,7 +135,7 @@ def where(target, ins, outs):
     return launch
 
 
-def _bits(spec):
+def bits_of(spec):
     """The integer type of the same size, to select among floats without computing on them."""
     return np.dtype(f"i{spec.dtype.itemsize}")
 
@@ -153,44 +159,3 @@ def full(target, ins, outs, *, shape, value, dtype):
 @numpy.kernel("copy", "T->T", strides=True, T=f"{ANY} bf16")
 def copy(x, y):
     np.copyto(y, x)
-
-
-@numpy.kernel("sigmoid", "T->T", strides=True, in_place=True, T=FLOATS)
-def sigmoid(x, y):
-    np.negative(x, y)
-    np.exp(y, y)  # infinity for large negative x, of which 1 / (1 + y) makes the 0 it should be
-    np.add(y, 1, y)
-    np.reciprocal(y, y)
-
-
-_ROW = 4096
-
-
-@numpy.prepared("relu", "T->T", strides=True, in_place=True, T=f"f16 {FLOATS}")
-def relu(target, ins, outs):
-    size, dtype = outs[0].itemcount, outs[0].dtype.numpy
-    if size < _ROW or not isinstance(ins[0], Spec):
-        zero = np.zeros((), dtype)
-        return lambda x, y: np.maximum(x, zero, out=y)
-    # beside a whole row of zeros np.maximum has a vectorised loop: a third of the time
-    zeros, whole = np.zeros(_ROW, dtype), size // _ROW * _ROW
-
-    def launch(x, y):
-        x, y = x.reshape(-1), y.reshape(-1)
-        np.maximum(x[:whole].reshape(-1, _ROW), zeros, out=y[:whole].reshape(-1, _ROW))
-        np.maximum(x[whole:], zeros[: size - whole], out=y[whole:])
-
-    return launch
-
-
-@numpy.prepared("relu_grad", "T,T->T", strides=True, T=FLOATS)
-def relu_grad(target, ins, outs):
-    # The bits of grad times 0 or 1: neither a branch that mispredicts nor inf * 0.
-    bits, zero = _bits(outs[0]), np.zeros((), outs[0].dtype.numpy)
-
-    def launch(grad, y, gx):
-        gx = gx.view(bits)
-        np.copyto(gx, y > zero)
-        np.multiply(grad.view(bits), gx, gx)
-
-    return launch
