@@ -81,11 +81,13 @@ class DeviceState:
     """What core keeps per device: the dispatch table, constants, the launch lock.
 
     `unsettled` holds the state that replays have written since the device last said that all is
-    well; `faults` counts how often state was lost. `arena` is the scratch memory of executables.
+    well; `scalars` holds the last run-time scalar of each dtype; `faults` counts how often state
+    was lost. `arena` is the scratch memory of executables.
     """
 
     entries: dict[Any, Any] = field(default_factory=dict)
     constants: dict[Any, Any] = field(default_factory=dict)
+    scalars: dict[Any, Any] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
     unsettled: weakref.WeakSet[Storage] = field(default_factory=weakref.WeakSet)
     faults: int = 0

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from singa_core.checks import check_integer
-from singa_core.device import Device
+from singa_core.device import Device, from_host
 from singa_core.dtype import DTypeLike, as_dtype
 from singa_core.errors import ArgumentError
 from singa_core.mode import MODE
 from singa_core.recorder import symbolic_only
 from singa_core.spec import Spec
-from singa_core.tensor import Tensor, as_device, constant
+from singa_core.tensor import Tensor, as_device, as_number, constant_key
 
 Number = bool | int | float | np.number[Any]
 
@@ -91,8 +91,11 @@ def scalar(
         read = _Reading(source if callable(source) else lambda: source)
         return recorder.scalar(read, Spec((), kind))
     value = checked(source() if callable(source) else source)
-    # a rate often stays as it is; a cell of its own, since the constant is shared
-    return Tensor(constant(value, kind, as_device(device)).array)
+    where = as_device(device)
+    key, kept = constant_key(value, kind), where.state.scalars
+    if kept.get(kind, (None,))[0] != key:  # the last one is kept, since a rate often stays
+        kept[kind] = key, from_host(where, as_number(value, kind), Spec((), kind))
+    return Tensor(kept[kind][1])
 
 
 def checked(value: Any) -> bool | int | float:

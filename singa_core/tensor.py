@@ -507,14 +507,18 @@ def number_key(op: str, number: bool | int | float, dtype: DType) -> tuple[Any, 
     return (op, number or repr(number), type(number), dtype)
 
 
+def constant_key(value: bool | int | float, dtype: DType) -> tuple[Any, ...]:
+    """What tells a constant from every other: 0.0 == -0.0 == 0 == False, but they are not one."""
+    return (value, type(value), dtype) if value else (value, type(value), dtype, copysign(1, value))
+
+
 def constant(value: bool | int | float, dtype: DType, device: Device) -> Tensor:
     """A 0-d tensor of a Python number; cached per device, since code repeats its numbers."""
     recorder = MODE.get().recorder
     if recorder is not None:
         return recorder.constant(as_number(value, dtype), Spec((), dtype))
     cache = device.state.constants
-    # 0.0 == -0.0 == 0 == False, but they are not one number
-    key = (value, type(value), dtype) if value else (value, type(value), dtype, copysign(1, value))
+    key = constant_key(value, dtype)
     found: Tensor | None = cache.get(key)
     if found is None:
         if len(cache) >= MAX_CONSTANTS:

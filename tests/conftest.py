@@ -96,8 +96,9 @@ def _far_is_left_clean(request):
 
 
 def far_live(far_device):
-    """How many buffers are alive, but for the cache of constants."""
-    return len(far_device.alive) - len(far_device.state.constants)
+    """How many buffers are alive, but for the caches of constants and scalars."""
+    state = far_device.state
+    return len(far_device.alive) - len(state.constants) - len(state.scalars)
 
 
 @pytest.hookimpl(wrapper=True)
