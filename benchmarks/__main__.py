@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import memory
-from benchmarks.driver import Peer, Row, by_name, compare, ratio, same_work
+from benchmarks.driver import Peer, Row, by_name, compare, others, ratio
 from benchmarks.machine import lines as machine
 from benchmarks.peers.gemm import FLOPS
 from benchmarks.workloads import WORKLOADS, Workload
@@ -109,8 +109,9 @@ def section(
     yield ""
     for one, other, low, high in [(GRAPH, EAGER, 0.0, 1.02), *WANTED.get((name, part), [])]:
         yield verdict(rows, one, other, low, high)
-    if not same_work(rows):
-        yield "- THE RESULTS DIFFER: the peers do not compute the same thing"
+    for name in others(rows):
+        first = rows[0].peer.name
+        yield f"- {name} COMPUTES SOMETHING ELSE: its results differ from those of {first}"
 
 
 def table(workload: Workload, part: str, rows: Sequence[Row], product: Row) -> Iterator[str]:

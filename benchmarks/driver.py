@@ -162,12 +162,14 @@ def compare(
     return rows
 
 
-def same_work(rows: Sequence[Row], tolerance: float = 1e-2) -> bool:
-    """True if all peers tell the same losses, that is, have computed the same thing."""
-    columns = zip(*(row.losses for row in rows), strict=True)
-    return all(
-        max(losses) - min(losses) <= tolerance * (1 + max(map(abs, losses))) for losses in columns
-    )
+def others(rows: Sequence[Row], tolerance: float = 1e-2) -> list[str]:
+    """The peers whose losses are not those of the first, that is, who compute something else."""
+
+    def near(one: float, other: float) -> bool:
+        return abs(one - other) <= tolerance * (1 + abs(other))
+
+    wanted = rows[0].losses
+    return [row.peer.name for row in rows if not all(map(near, row.losses, wanted))]
 
 
 def by_name(rows: Sequence[Row]) -> Mapping[str, Row]:
