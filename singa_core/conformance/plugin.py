@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -74,11 +75,17 @@ class Kit:
         if unknown:
             known = ", ".join(GROUPS)
             raise pytest.UsageError(f"--singa-groups: no {', '.join(unknown)}; there are {known}")
-        self.whole = self.asked and not (chosen or self.select or option("keyword"))
+        self.unlimited = not (chosen or self.select or option("keyword") or option("markexpr"))
+        self.complete = False  # all tests of the suite were collected
         self.ledgers: dict[str, Ledger] = {}
         self.expectations: dict[str, Expectations] = {}
         self.session: pytest.Session | None = None
         self.failing: str | None = None
+
+    @property
+    def whole(self) -> bool:
+        """True if nothing was left out by a selection, so that what did not run can be told."""
+        return self.unlimited and self.complete
 
     def ledger(self, device: Device) -> Ledger:
         """The ledger of a device."""
@@ -128,6 +135,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Tests of the kit in the order of groups; those that this run does not ask for go."""
     kit, order = config.stash[KIT], list(GROUPS)
     kept, dropped, places = [], [], []
+    kit.complete = tests_of_the_suite() <= {getattr(i, "originalname", i.name) for i in items}
     for item in items:
         group = group_of(getattr(item, "function", kit).__module__)
         if group is None or not isinstance(item, pytest.Function):
@@ -143,6 +151,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = kept
     if dropped:
         config.hook.pytest_deselected(items=dropped)
+
+
+def tests_of_the_suite() -> set[str]:
+    """The names of all tests of the kit."""
+    suite = import_module("singa_core.conformance.suite")
+    return {name for name in vars(suite) if name.startswith("test_")}
 
 
 def _group(item: pytest.Item) -> str:
@@ -223,15 +237,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A worker sends what it wrote down."""
     if hasattr(session.config, "workeroutput"):
-        ledgers = session.config.stash[KIT].ledgers
-        session.config.workeroutput[KEPT] = [ledger.export() for ledger in ledgers.values()]
+        kit = session.config.stash[KIT]
+        ledgers = [ledger.export() for ledger in kit.ledgers.values()]
+        session.config.workeroutput[KEPT] = {"complete": kit.complete, "ledgers": ledgers}
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """What a worker sent is added to the ledgers here."""
     kit = node.config.stash[KIT]
-    for data in getattr(node, "workeroutput", {}).get(KEPT, []):
+    sent = getattr(node, "workeroutput", {}).get(KEPT, {"complete": False, "ledgers": []})
+    kit.complete |= sent["complete"]
+    for data in sent["ledgers"]:
         ledger = kit.ledgers.setdefault(data["device"], Ledger(data["device"]))
         ledger.merge(data)
 
