@@ -8,7 +8,7 @@ so a Program can be printed, stored and compared.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ Attrs = tuple[tuple[str, Any], ...]
 
 @dataclass(frozen=True)
 class Instruction:
-    """One op applied to slots: `outs = op(*ins, **attrs)`. `body` holds a fused group, if any.
+    """One op applied to slots: `outs = op(*ins, **attrs)`.
 
     `words` tell an index out of range as `OutOfRange.reworded` does: a look-up inside another op.
     """
@@ -29,7 +29,6 @@ class Instruction:
     attrs: Attrs
     ins: tuple[int, ...]
     outs: tuple[int, ...]
-    body: Program | None = None
     words: tuple[str, str, int] | None = None
 
     @property
@@ -80,6 +79,15 @@ class Program:
         updated = [slot for _, slot in (*self.updates, *self.arg_updates)]
         return (*self.results, *updated)
 
+    @property
+    def replaced(self) -> dict[int, int]:
+        """Slot of the new value of a state cell -> slot of its old one."""
+        return {slot: self.cells[cell] for cell, slot in self.updates}
+
+    def specs_of(self, slots: Iterable[int]) -> tuple[Spec, ...]:
+        """Shapes and dtypes of some slots."""
+        return tuple(self.specs[slot] for slot in slots)
+
     def __eq__(self, other: object) -> bool:
         # constants are arrays, whose own == is elementwise
         if not isinstance(other, Program):
@@ -109,7 +117,6 @@ class Program:
                     "attrs": {name: plain(value) for name, value in i.attrs},
                     "ins": list(i.ins),
                     "outs": list(i.outs),
-                    **({"body": i.body.to_json()} if i.body else {}),
                     **({"words": list(i.words)} if i.words else {}),
                 }
                 for i in self.instructions

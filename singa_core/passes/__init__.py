@@ -8,6 +8,7 @@ prune:  instructions whose results nobody needs
 fuse:   scalar operations that feed each other -> one instruction, for devices that compile it
 together: small updates of state -> one launch, for devices where launches cost much
 roots:  (no pass) whose bytes each slot has
+waits:  (no pass) who waits for whom
 order:  the same instructions so that their plan needs fewer bytes
 place:  roots, views and packed copies, for one device
 plan:   which memory each temporary root gets

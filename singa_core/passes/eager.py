@@ -49,9 +49,7 @@ def lives(placed: Placed) -> list[Piece]:
 
 def lowered(recorded: Program, device: Device) -> int:
     """How many recorded instructions the device has no kernel for: their decompositions run."""
-    specs = recorded.specs
     with use_mode(Mode(False, None)):
         return sum(
-            not has_kernel(i, tuple(specs[slot] for slot in i.ins), device)
-            for i in recorded.instructions
+            not has_kernel(i, recorded.specs_of(i.ins), device) for i in recorded.instructions
         )

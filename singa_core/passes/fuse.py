@@ -7,14 +7,13 @@ computes each step as it does alone.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from singa_core.device import Device
-from singa_core.optable import OPS
+from singa_core.passes.lower import has_kernel
+from singa_core.passes.waits import in_turn, makers
 from singa_core.program import Instruction, Program
-from singa_core.resolve import find_entry
 
 MOST_OPERANDS: Final = 16
 """Inputs and outputs of a group: devices limit the arguments of a kernel."""
@@ -32,18 +31,11 @@ def fuse(program: Program, device: Device) -> Program:
     made: list[Instruction] = []
     for members in groups.in_order():
         together = groups.fused(members) if len(members) > 1 else None
-        if together is not None and is_served(together, program, device):
+        if together is not None and has_kernel(together, program.specs_of(together.ins), device):
             made.append(together)
         else:
             made += [program.instructions[i] for i in members]
     return program.with_instructions(made)
-
-
-def is_served(instruction: Instruction, program: Program, device: Device) -> bool:
-    """True if a kernel of the device takes the instruction as it is."""
-    op = OPS[instruction.op]
-    forms = tuple(program.specs[slot] for slot in instruction.ins)
-    return find_entry(device, op, op.pack(instruction.options), forms).launch is not None
 
 
 class _Groups:
@@ -51,11 +43,11 @@ class _Groups:
 
     def __init__(self, program: Program, fuses: frozenset[str]) -> None:
         self.program = program
-        self.maker = {slot: n for n, i in enumerate(program.instructions) for slot in i.outs}
+        self.maker = makers(program)
         self.fusible = [self._may_fuse(i, fuses) for i in program.instructions]
         self.group = list(range(len(program.instructions)))
         self.members = {n: [n] for n in self.group}
-        self.old = {slot: program.cells[cell] for cell, slot in program.updates}
+        self.old = program.replaced
         self.readers: dict[int, set[int]] = {slot: set() for slot in self.maker}
         for number, instruction in enumerate(program.instructions):
             for slot in instruction.ins:
@@ -66,7 +58,7 @@ class _Groups:
     def _may_fuse(self, instruction: Instruction, fuses: frozenset[str]) -> bool:
         if instruction.op not in fuses or len(instruction.outs) != 1:
             return False
-        specs = [self.program.specs[slot] for slot in (*instruction.ins, *instruction.outs)]
+        specs = self.program.specs_of((*instruction.ins, *instruction.outs))
         # numbers of few bits are rounded between two operations: they stay in memory
         narrow = any(s.dtype.bits < 32 and s.dtype.kind != "bool" for s in specs)
         return specs[-1].itemcount > 0 and not narrow
@@ -137,22 +129,9 @@ class _Groups:
 
     def in_order(self) -> list[list[int]]:
         """The groups in an order that works, as near to the recorded one as it can be."""
-        waits = {name: self._feeding(members) - {name} for name, members in self.members.items()}
-        after: dict[int, list[int]] = {name: [] for name in waits}
-        for name, feeding in waits.items():
-            for first in feeding:
-                after[first].append(name)
-        left = {name: len(feeding) for name, feeding in waits.items()}
-        ready = sorted(name for name, count in left.items() if not count)  # a heap, too
-        done = []
-        while ready:
-            name = heapq.heappop(ready)
-            done.append(self.members[name])
-            for later in after[name]:
-                left[later] -= 1
-                if not left[later]:
-                    heapq.heappush(ready, later)
-        return done
+        everybody = [self.members.get(n, []) for n in range(len(self.group))]
+        waits = [self._feeding(members) - {n} for n, members in enumerate(everybody)]
+        return [everybody[n] for n in in_turn(waits) if everybody[n]]
 
     def fused(self, members: Sequence[int]) -> Instruction:
         """The instruction that stands for these."""

@@ -24,10 +24,11 @@ def lower(program: Program, device: Device) -> Program:
     instructions: list[Instruction] = []
     for instruction in program.instructions:
         ins = tuple(same.get(slot, slot) for slot in instruction.ins)
-        if has_kernel(instruction, tuple(specs[slot] for slot in ins), device):
+        taken = tuple(specs[slot] for slot in ins)
+        if has_kernel(instruction, taken, device):
             instructions.append(replace(instruction, ins=ins))
             continue
-        part = lower(decompose(instruction, tuple(specs[slot] for slot in ins), device), device)
+        part = lower(decompose(instruction, taken, device), device)
         # slots of the part become new slots here; its arguments are the instruction's inputs
         numbers = count(len(specs))
         place = dict(zip(part.args, ins, strict=True))

@@ -10,13 +10,13 @@ be, so that updates may be written in place.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Mapping, Sequence
 
 from singa_core.device import Device
 from singa_core.passes.place import place
 from singa_core.passes.plan import plan
 from singa_core.passes.roots import roots
+from singa_core.passes.waits import followers, in_turn, makers
 from singa_core.program import Program
 
 
@@ -65,10 +65,8 @@ class Flow:
 
     def _before(self) -> list[set[int]]:
         """For each instruction, those that must come first."""
-        maker = {slot: n for n, i in enumerate(self.program.instructions) for slot in i.outs}
-        before = [
-            {maker[slot] for slot in i.ins if slot in maker} for i in self.program.instructions
-        ]
+        maker = makers(self.program)
+        before = self._feeding(maker)
         behind = self._behind(before)
         readers: dict[int, list[int]] = {}
         for number, read in enumerate(self.reads):
@@ -82,10 +80,11 @@ class Flow:
                 # not where the reader itself waits for the new value
                 if reader != producer and not behind[reader] >> producer & 1:
                     before[producer].add(reader)
-        return before if acyclic(before) else self._data_only(maker)
+        # the wishes of two updates may contradict each other
+        return before if len(in_turn(before)) == len(before) else self._feeding(maker)
 
-    def _data_only(self, maker: Mapping[int, int]) -> list[set[int]]:
-        """Without the wishes of updates, where two of them contradict each other."""
+    def _feeding(self, maker: Mapping[int, int]) -> list[set[int]]:
+        """For each instruction, those whose results it reads."""
         return [{maker[slot] for slot in i.ins if slot in maker} for i in self.program.instructions]
 
     @staticmethod
@@ -102,37 +101,28 @@ class Flow:
     def greedy(self, *, cautious: bool = False) -> list[int]:
         """The orders described in the module's text."""
         waits = [len(numbers) for numbers in self.before]
-        after: list[list[int]] = [[] for _ in waits]
-        for number, numbers in enumerate(self.before):
-            for first in numbers:
-                after[first].append(number)
-        uses = self._uses()
+        after, uses = followers(self.before), self._uses()
 
-        def entry(number: int) -> tuple[int, int]:
-            growth = self._growth(number, uses)
-            return (min(growth, 1) if cautious else growth), number
+        def growth(number: int) -> int:
+            by = self._growth(number, uses)
+            return min(by, 1) if cautious else by
 
-        ready = [entry(n) for n, count in enumerate(waits) if not count]
-        heapq.heapify(ready)
+        ready = {n: growth(n) for n, count in enumerate(waits) if not count}
         done: list[int] = []
         while ready:
-            popped = heapq.heappop(ready)
-            number = popped[1]
-            now = entry(number)
-            if now < popped:  # a read elsewhere has made it the last reader of something
-                heapq.heappush(ready, now)
-                continue
+            number = min(ready, key=lambda n: (ready[n], n))
+            del ready[number]
             done.append(number)
-            for root in self.reads[number]:
-                uses[root] -= 1
-            for number_after in after[number]:
-                waits[number_after] -= 1
-                if not waits[number_after]:
-                    heapq.heappush(ready, entry(number_after))
-            # only readers of these roots may have changed
             read = self.reads[number]
-            ready = [entry(n) if self.reads[n] & read else (g, n) for g, n in ready]
-            heapq.heapify(ready)
+            for root in read:
+                uses[root] -= 1
+            for n in ready:  # only readers of the same may now be the last ones
+                if self.reads[n] & read:
+                    ready[n] = growth(n)
+            for later in after[number]:
+                waits[later] -= 1
+                if not waits[later]:
+                    ready[later] = growth(later)
         return done
 
     def late(self, numbers: Sequence[int]) -> list[int]:
@@ -141,10 +131,7 @@ class Flow:
         So a constant tensor, say, is not made long before its use. An instruction that is the last
         to read something stays where it is.
         """
-        after: list[list[int]] = [[] for _ in self.before]
-        for number, firsts in enumerate(self.before):
-            for first in firsts:
-                after[first].append(number)
+        after = followers(self.before)
         place = {number: float(i) for i, number in enumerate(numbers)}
         last: dict[int, float] = {}
         for number in numbers:
@@ -175,37 +162,3 @@ class Flow:
             if root in self.size and uses[root] == 1 and root not in self.kept
         )
         return made - freed
-
-    def peak(self, numbers: Sequence[int]) -> int:
-        """The most bytes alive at once when instructions run in this order."""
-        uses = self._uses()
-        live = highest = 0
-        for number in numbers:
-            live += sum(self.size[slot] for slot in self.makes[number])
-            highest = max(highest, live)
-            for slot in self.makes[number]:
-                if not uses.get(slot) and slot not in self.kept:
-                    live -= self.size[slot]
-            for root in self.reads[number]:
-                uses[root] -= 1
-                if not uses[root] and root in self.size and root not in self.kept:
-                    live -= self.size[root]
-        return highest
-
-
-def acyclic(before: Sequence[set[int]]) -> bool:
-    """True if there is an order that respects `before`."""
-    waits = [len(numbers) for numbers in before]
-    after: list[list[int]] = [[] for _ in waits]
-    for number, numbers in enumerate(before):
-        for first in numbers:
-            after[first].append(number)
-    ready = [n for n, count in enumerate(waits) if not count]
-    done = 0
-    while ready:
-        done += 1
-        for number in after[ready.pop()]:
-            waits[number] -= 1
-            if not waits[number]:
-                ready.append(number)
-    return done == len(waits)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from singa_core.device import Device
-from singa_core.passes.fuse import is_served
+from singa_core.passes.lower import has_kernel
 from singa_core.program import Instruction, Program
 
 MOST_OPERANDS: Final = 42
@@ -24,7 +24,7 @@ def together(program: Program, device: Device) -> Program:
     batches = device.capabilities.batches
     if not batches:
         return program
-    old = {slot: program.cells[cell] for cell, slot in program.updates}
+    old = program.replaced
     read = {slot for i in program.instructions for slot in i.ins}
     ends = list(program.ends)
 
@@ -42,7 +42,7 @@ def together(program: Program, device: Device) -> Program:
     for group in _groups(numbers, program.instructions):
         parts = [program.instructions[n] for n in group]
         one = _joined(parts, old)
-        if one is not None and is_served(one, program, device):
+        if one is not None and has_kernel(one, program.specs_of(one.ins), device):
             made[group[-1]] = one
             gone.update(group)
     kept = [

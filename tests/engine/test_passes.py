@@ -748,7 +748,7 @@ def test_without_the_capability_nothing_changes(far_device):
 
 
 def test_a_group_that_its_kernel_declines_stays_apart(far_device, monkeypatch):
-    monkeypatch.setattr(FUSE, "find_entry", lambda *args: SimpleNamespace(launch=None))
+    monkeypatch.setattr(FUSE, "has_kernel", lambda *args: False)
     p = program(("exp", (0,), (1,), {}), ("exp", (1,), (2,), {}), args=(0,), results=(2,))
     assert fused(p, far_device) == p
 
