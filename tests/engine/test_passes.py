@@ -3,7 +3,6 @@
 import importlib
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
