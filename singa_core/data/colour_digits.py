@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from singa_core.data.digits import Dataset, Images, load_mnist_5k
+from singa_core.data.epochs import Stream
 from singa_core.data.sources import DataMissing, DatasetInfo, Source
 from singa_core.kernels.array.random import philox
 from singa_core.random import derive_key
@@ -21,7 +22,6 @@ from singa_core.random import derive_key
 _SIDE: Final = 32
 _MARGIN: Final = 2  # around a digit of 28 x 28
 _TEST_SHARE: Final = 0.25  # of the photos' width
-_PLACES: Final = 2**32 + 2  # number of the stream, beside those of the loader
 
 PHOTOS: Final = tuple(
     Source(
@@ -51,7 +51,8 @@ def load_colour_digits(seed: int = 0) -> Dataset:
         section 5.2.4 (MNIST-M).
     """
     digits = load_mnist_5k(seed)
-    photos = [source.read(_decode) for source in PHOTOS if _can_decode()]
+    _need_pillow()
+    photos = [source.read(_decode) for source in PHOTOS]
     edges = [round(photo.shape[2] * (1 - _TEST_SHARE)) for photo in photos]
     left = [photo[:, :, :edge] for photo, edge in zip(photos, edges, strict=True)]
     right = [photo[:, :, edge:] for photo, edge in zip(photos, edges, strict=True)]
@@ -70,7 +71,7 @@ def load_colour_digits(seed: int = 0) -> Dataset:
 def _blend(digits: Images, photos: list[Images], seed: int, part: int) -> Images:
     """(n, 28, 28) digits on random pieces of photos, each (3, height, width)."""
     n = len(digits)
-    words = philox(np, derive_key(seed, _PLACES), part << 32, 3 * n).reshape(3, n)
+    words = philox(np, derive_key(seed, Stream.PLACES), part << 32, 3 * n).reshape(3, n)
     margins = ((0, 0), (_MARGIN, _MARGIN), (_MARGIN, _MARGIN))
     made = np.repeat(np.pad(digits, margins)[:, None], 3, axis=1)  # (n, 3, 32, 32)
     for which, photo in enumerate(photos):
@@ -85,8 +86,8 @@ def _blend(digits: Images, photos: list[Images], seed: int, part: int) -> Images
     return np.abs(made, out=made)
 
 
-def _can_decode() -> bool:
-    """True. Raises: DataMissing without Pillow."""
+def _need_pillow() -> None:
+    """Raises: DataMissing without Pillow."""
     try:
         import_module("PIL.Image")
     except ImportError:
@@ -94,7 +95,6 @@ def _can_decode() -> bool:
             "colour_digits: needs Pillow to read photos, got no package pillow\n"
             "try: pip install pillow"
         ) from None
-    return True
 
 
 def _decode(content: bytes) -> npt.NDArray[np.float32]:

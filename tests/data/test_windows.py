@@ -120,9 +120,13 @@ def test_sequences_without_a_window(sequence):
 
 
 def test_seeds():
-    with pytest.raises(ArgumentError, match=r"needs seed < 2\*\*64, got 184467440737095516"):
-        make(seed=2**64)
-    with pytest.raises(ArgumentError, match="needs an integer seed >= 0, got -1"):
-        make(seed=-1)
+    for seed in (2**64, -1):
+        rule = rf"^WindowLoader: needs an integer 0 <= seed < 2\*\*64, got {seed}$"
+        with pytest.raises(ArgumentError, match=rule):
+            make(seed=seed)
     with pytest.raises(ArgumentError, match="needs an integer epoch >= 0, got -1"):
         make().epoch(-1)
+    with pytest.raises(
+        ArgumentError, match="^WindowLoader.epoch: needs an integer start >= 0, got -1"
+    ):
+        make().epoch(0, -1)
