@@ -1,0 +1,324 @@
+"""The device: memory, faults, and what another process, a fork or an interrupt may do to it."""
+
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import singa_core as sc
+from conftest import open_device
+from singa_core import ops
+from singa_core.errors import DeviceFailure, OutOfDeviceMemory, OutOfRange, PluginError, StateLost
+from singa_core.executable import LoopExecutable
+from singa_core.kernels.c.dialect import Call, Source
+
+cl = pytest.importorskip("pyopencl")
+choice = pytest.importorskip("singa_opencl.choice")
+program = pytest.importorskip("singa_opencl.program")
+
+
+@pytest.fixture
+def device():
+    device = open_device("opencl")
+    device.open()
+    known = device.capabilities
+    yield device
+    device.capabilities = known
+
+
+def python(code, **environment):
+    """What a fresh process prints, and its exit status."""
+    made = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    return made.stdout.strip(), made.stderr, made.returncode
+
+
+# -- choosing a device --------------------------------------------------------------------------------
+
+
+def test_a_text_that_no_device_has_is_told_with_what_there_is():
+    out, err, code = python(
+        """
+        import singa_core as sc
+        try:
+            sc.device("opencl")
+        except sc.errors.PluginError as error:
+            print(error)
+        """,
+        SINGA_OPENCL_DEVICE="no such thing",
+    )
+    assert code == 0, err
+    assert "backend 'opencl'" in out
+    assert "probe: not usable here" in out
+    assert "does not match SINGA_OPENCL_DEVICE='no such thing'" in out
+
+
+def test_a_family_that_there_is_not_is_told():
+    out, err, _ = python(
+        "import singa_opencl; print(singa_opencl.probe().reason)", SINGA_OPENCL_FAMILY="tpu"
+    )
+    assert out == "SINGA_OPENCL_FAMILY is 'tpu', which is none of cpu, gpu", err
+
+
+def test_without_a_linker_the_cpu_driver_that_calls_it_is_refused(device):
+    if "Portable Computing" not in device.native.platform.name:
+        pytest.skip("another driver than PoCL")
+    out, err, _ = python(
+        "import singa_opencl; print(singa_opencl.probe().reason)",
+        PATH="", SINGA_OPENCL_DEVICE="Portable Computing",
+    )  # fmt: skip
+    assert "calls the linker `ld`, which is not on PATH" in out, err
+    assert "install binutils" in out
+
+
+def test_without_a_driver_the_probe_says_how_to_get_one():
+    error = RuntimeError("clGetPlatformIDs failed: PLATFORM_NOT_FOUND_KHR")
+    assert choice.no_platform(error) == (
+        "no OpenCL driver (ICD) is installed; pip install 'singa-opencl[pocl]' brings a driver "
+        "for the CPU"
+    )
+
+
+def test_an_index_beyond_the_devices_is_refused(device):
+    with pytest.raises(sc.errors.DeviceError, match=r"opencl:99: needs 0 <= index < \d+, got 99"):
+        sc.device("opencl:99")
+
+
+def test_importing_the_manifest_imports_no_driver():
+    out, err, _ = python("import sys, singa_opencl; print('pyopencl' in sys.modules)")
+    assert out == "False", err
+
+
+# -- memory -------------------------------------------------------------------------------------------
+
+
+def test_a_buffer_above_the_device_s_largest_is_refused_with_the_numbers(device):
+    largest = device.capabilities.largest
+    with pytest.raises(OutOfDeviceMemory, match=rf"in one buffer, {largest} bytes at most"):
+        ops.zeros((largest + 4,), dtype="uint8", device=device)
+    assert ops.zeros((3,), device=device).tolist() == [0, 0, 0]
+
+
+def test_core_counts_the_buffers_that_are_made(device, monkeypatch):
+    made = []
+    create = cl.Buffer
+
+    def counted(context, flags, size=0, *rest, **named):
+        made.append(size)
+        return create(context, flags, size, *rest, **named)
+
+    monkeypatch.setattr(cl, "Buffer", counted)
+    before = device.memory.current
+    x = sc.tensor(np.ones((100, 7), np.float32), device=device)
+    y = x * 2 + 1
+    assert device.memory.current - before <= sum(made)
+    assert x.array.storage.nbytes + y.array.storage.nbytes == 2 * 2800
+    assert sum(made) == 2800 * 3 + 8  # x, x * 2, y and the two numbers
+
+
+class Net(sc.Model):
+    def __init__(self):
+        self.body = sc.layers.Sequential(
+            sc.layers.Linear(16), sc.layers.ReLU(), sc.layers.Linear(4)
+        )
+        self.loss, self.optimizer = ops.cross_entropy, sc.opt.SGD(0.1, momentum=0.9)
+
+    def forward(self, x):
+        return self.body(x)
+
+
+@pytest.fixture
+def net(device):
+    net = Net()
+    net.compile([sc.Placeholder((8, 5), device=device)])
+    return net
+
+
+X = np.linspace(-1, 1, 40, dtype=np.float32).reshape(8, 5)
+LABELS = np.arange(8) % 4
+
+
+def test_a_thousand_replays_make_no_buffer_but_their_inputs(device, net):
+    x, labels = (sc.tensor(a, device=device) for a in (X, LABELS))
+    for _ in range(3):
+        float(net.train_one_batch(x, labels)[1])
+    allocations, current = device.memory.allocations, device.memory.current
+    for n in range(1000):
+        if n % 100:
+            net.train_one_batch(x, labels)
+        else:
+            float(net.train_one_batch(x, labels)[1])
+    assert device.memory.current == current
+    assert device.memory.allocations == allocations
+
+
+def test_a_step_that_does_not_fit_changes_nothing(device, net):
+    before = {name: p.numpy().copy() for name, p in net.get_params().items()}
+    device.limit(device.memory.current + 100)
+    with pytest.raises(OutOfDeviceMemory, match="out of memory: needs"):
+        net.train_one_batch(X, LABELS)
+    device.limit(1 << 32)
+    for name, p in net.get_params().items():
+        np.testing.assert_array_equal(p.numpy(), before[name])
+    float(net.train_one_batch(X, LABELS)[1])
+
+
+# -- what goes wrong ----------------------------------------------------------------------------------
+
+
+def test_a_wrong_index_is_told_when_the_device_is_waited_for_and_once(device):
+    x = sc.tensor([1.0, 2.0, 3.0], device=device)
+    y = ops.gather(x, sc.tensor([0, 3], device=device), axis=0)
+    with pytest.raises(OutOfRange, match="gather: needs -3 <= index < 3, got 3"):
+        y.numpy()
+    assert x.tolist() == [1, 2, 3]
+    assert ops.gather(x, sc.tensor([-1], device=device), axis=0).tolist() == [3]
+
+
+def test_a_wrong_label_in_a_step_means_that_state_is_lost(device, net):
+    _, loss = net.train_one_batch(X, LABELS)
+    float(loss)
+    _, loss = net.train_one_batch(X, LABELS + 7)
+    with pytest.raises(StateLost, match="failed with OutOfRange: .* got "):
+        float(loss)
+
+
+def test_a_kernel_that_does_not_compile_is_told_with_its_text(device):
+    bad = Source("bad", (("y", "f32", "out"),), (), "    y[0] = nonsense;")
+    launch = device.compiler.launch([Call(bad, (1,), (1,), (0,))], 1)
+    with pytest.raises(DeviceFailure, match=r"kernel bad does not compile on .*") as e:
+        launch((device.alloc(4), 0))
+    assert "nonsense" in str(e.value)
+    assert "KERNEL(k_bad)" in str(e.value)
+
+
+def test_one_bad_kernel_of_many_is_named(device):
+    good = Source("good", (("y", "f32", "out"),), (), "    y[0] = 41;")
+    bad = Source("bad", (("y", "f32", "out"),), (), "    y[0] = nonsense;")
+    with pytest.raises(DeviceFailure, match=r"kernel bad does not compile"):
+        device.compiler.compile([good, bad])
+    buffer = device.alloc(4)
+    device.compiler.launch([Call(good, (1,), (1,), (0,))], 1)((buffer, 0))
+    host = np.zeros(1, np.float32)
+    device.download(buffer, 0, host.view(np.uint8))
+    assert host[0] == 41
+
+
+def test_kernels_of_a_batch_keep_their_own_names(device):
+    def source(value):
+        return Source(
+            "twice", (("y", "i32", "out"),), (("n", "IDX"),), "    y[0] = f(n) + MORE;",
+            f"#define MORE {value}\ntypedef int mine;\nFUNCTION mine f(mine n) {{ return n * {value}; }}\n",
+        )  # fmt: skip
+
+    sources = [source(3), source(5)]
+    device.compiler.compile(sources)
+    buffer, host = device.alloc(4), np.zeros(1, np.int32)
+    for one, expected in zip(sources, (2 * 3 + 3, 2 * 5 + 5), strict=True):
+        device.compiler.launch([Call(one, (1,), (1,), (0,), (2,))], 1)((buffer, 0))
+        device.download(buffer, 0, host.view(np.uint8))
+        assert host[0] == expected
+
+
+def test_as_many_inputs_as_one_likes_can_be_joined(device):
+    parts = [sc.tensor([float(n)], device=device) for n in range(300)]
+    assert ops.concat(*parts, axis=0).tolist() == list(range(300))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_child_is_told_so_and_the_parent_goes_on():
+    out, err, code = python(
+        """
+        import os, warnings
+        warnings.simplefilter("ignore")
+        import singa_core as sc
+        x = sc.tensor([1.0, 2.0], device="opencl")
+        y = (x + 1).tolist()
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            told = []
+            for attempt in (lambda: x + 1, lambda: x.numpy(), lambda: sc.ops.zeros(3, device="opencl")):
+                try:
+                    attempt()
+                except sc.errors.DeviceFailure as error:
+                    told.append(str(error).splitlines()[0])
+            os.write(write, "|".join(told).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        told = os.read(read, 4000).decode().split("|")
+        print(len(told), told[0])
+        print((x + 1).tolist() == y)
+        """
+    )
+    assert code == 0, err
+    first, last = out.splitlines()
+    assert first == (
+        "3 opencl: this process was forked after the device had been opened, and OpenCL does not "
+        "survive that"
+    )
+    assert last == "True"
+
+
+def loaded(device):
+    """The executables of a device."""
+    every = [x for x in gc.get_objects() if isinstance(x, LoopExecutable)]
+    return [x for x in every if x.device is device]
+
+
+def test_an_interrupt_in_a_replay_is_an_interrupt(device, net, monkeypatch):
+    float(net.train_one_batch(X, LABELS)[1])
+    count = 0
+
+    def interrupted(*args):
+        nonlocal count
+        count += 1
+        if count == 3:
+            raise KeyboardInterrupt
+        return cl.enqueue_nd_range_kernel(*args)
+
+    for executable in loaded(device):
+        code = executable._code
+        code[:] = [
+            (interrupted, args) if function is program.enqueue else (function, args)
+            for function, args in code
+        ]
+    with pytest.raises(KeyboardInterrupt):
+        net.train_one_batch(X, LABELS)
+    device.synchronize()
+    assert sc.tensor([1.0], device=device).tolist() == [1]
+
+
+def test_a_second_process_finds_what_the_first_has_compiled(device, tmp_path):
+    code = """
+    import singa_core as sc
+    x = sc.tensor([[1.0, 2.0]], device="opencl")
+    print(((x * 2 - 1).exp() @ x.T).tolist())
+    """
+
+    def kept():
+        return {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.so")}
+
+    where = {"XDG_CACHE_HOME": str(tmp_path), "POCL_CACHE_DIR": str(tmp_path / "pocl")}
+    first, err, _ = python(code, **where)
+    assert first, err
+    made = kept()
+    if not made:
+        pytest.skip("a driver that keeps no machine code on disk")
+    second, _, _ = python(code, **where)
+    assert second == first
+    assert kept() == made
+
+
+def test_what_the_driver_is_called_is_told(device):
+    assert device.driver
+    assert isinstance(device.memory_info()["capacity"], int)
+    with pytest.raises(PluginError):
+        sc.device("opencl_that_is_not")
