@@ -68,7 +68,7 @@ def test_in_double_precision(run, geometry):
 
 @pytest.mark.parametrize("geometry", GEOMETRIES[1:9:2], ids=str)
 def test_gathered_columns_take_any_geometry(cpu, geometry, monkeypatch):
-    for way in ("conv_direct", "conv_weight", "conv_scatter"):
+    for way in ("conv_winograd", "conv_direct", "conv_weight", "conv_scatter"):
         module = pytest.importorskip(f"singa_opencl.kernels.{way}")
         monkeypatch.setattr(module, "fits", lambda *args: False)
     for op, inputs, attrs in calls(*geometry):
@@ -86,6 +86,37 @@ def test_products_of_grads_can_always_be_scattered(cpu, geometry, monkeypatch):
             check(cpu, op, inputs, attrs, "float32")
 
 
+SQUARES = [
+    ((2, 5, 9, 32), (7, 5, 3, 3), {"padding": 1}),
+    ((1, 3, 16, 16), (6, 3, 3, 3), {"padding": (1, 0)}),
+    ((2, 4, 11, 13), (6, 2, 3, 3), {"padding": (1, 2), "groups": 2}),
+    ((3, 2, 18, 35), (4, 2, 3, 3), {"padding": ((0, 2), (1, 0))}),
+]
+
+
+@pytest.mark.parametrize("geometry", SQUARES, ids=str)
+def test_four_elements_at_a_time(cpu, geometry, monkeypatch):
+    """Winograd's way, with whole vectors of tiles in a row and without."""
+    winograd = pytest.importorskip("singa_opencl.kernels.conv_winograd")
+    monkeypatch.setattr(winograd, "LEAST_CHANNELS", 1)
+    used = []
+    monkeypatch.setattr(winograd, "forward", note(winograd.forward, used))
+    for op, inputs, attrs in calls(*geometry):
+        if op != "conv_grad_weight":
+            check(cpu, op, inputs, attrs, "float32")
+    assert len(used) >= 2
+
+
+def note(function, used):
+    """The function, which leaves a mark when it is called."""
+
+    def noted(*args, **options):
+        used.append(args)
+        return function(*args, **options)
+
+    return noted
+
+
 def test_no_workspace_is_as_large_as_all_columns(cpu):
     """Only weights in panels are laid out: the batch may be as large as memory allows."""
     geometry = pytest.importorskip("singa_opencl.kernels.conv_geometry")
@@ -99,7 +130,7 @@ def test_no_workspace_is_as_large_as_all_columns(cpu):
             conv.conv_weight.grad_weight(g, units=2, shared=1 << 20),
             conv.conv_implicit.grad_weight(g, units=2, shared=1 << 20),
         ):
-            assert found[1] <= 64 * 66 * 9 * 4
+            assert found[1] <= 64 * 66 * 16 * 4
 
 
 def test_five_axes_are_left_to_the_decomposition(run):

@@ -12,6 +12,7 @@ from singa_opencl.kernels import (
     conv_scatter,
     conv_tiled,
     conv_weight,
+    conv_winograd,
     gemm,
     own,
     tiled,
@@ -92,8 +93,9 @@ def in_tiles(target: Any, g: Geometry, name: str, *, biased: bool = False) -> Fo
 
 
 def forward(target: Any, g: Geometry, *, biased: bool = False, turned: bool = False) -> Found:
-    """By vectors of places in a row where rows are long enough."""
-    way: Any = conv_direct if conv_direct.fits(g, target.shared) else conv_implicit
+    """By the fastest way that takes this geometry."""
+    ways = (conv_winograd, conv_direct)
+    way: Any = next((w for w in ways if w.fits(g, target.shared)), conv_implicit)
     found: tuple[list[Call], int] = way.forward(
         g, biased=biased, turned=turned, units=target.units, shared=target.shared
     )
