@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,8 @@ from singa_opencl.program import Compiler, Handle, Launch
 
 NAME = "opencl"
 
+STAGED = 4 << 20
+"""Bytes up to which what is uploaded is copied first, so that the host need not wait."""
 IN_FLIGHT = 64 << 20
 """Bytes that may be allocated before the queue is waited for: what was freed meanwhile stays with
 pending work, and the host is faster than the device."""
@@ -53,6 +56,7 @@ class OpenCLDevice(Device):
         self.native = device
         self.driver = f"{device.platform.name} {device.driver_version}, {device.name.strip()}"
         self._opened = False
+        self._staged: deque[cl.Event] = deque()
         self._fresh = 0  # bytes allocated since the queue was last known to be empty
         self._opening = threading.Lock()
         super().__init__(NAME, index, capabilities, languages=(LANGUAGE, "c"))
@@ -92,7 +96,8 @@ class OpenCLDevice(Device):
         self._fresh += nbytes
         if self._fresh > IN_FLIGHT:
             self.queue.finish()
-            self._fresh = 0
+            self._settled()
+            self._fresh = nbytes
         try:
             return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes or 1)
         except (cl.MemoryError, cl.LogicError) as error:
@@ -106,16 +111,30 @@ class OpenCLDevice(Device):
         return buffer, (buffer, 0)
 
     def upload(self, buffer: cl.Buffer, offset: int, host: HostBytes) -> None:
-        if host.size:
-            cl.enqueue_copy(
-                self.queue, buffer, np.ascontiguousarray(host), dst_offset=offset, is_blocking=True
-            )
+        if host.size > STAGED:
+            cl.enqueue_copy(self.queue, buffer, host, dst_offset=offset, is_blocking=True)
+        elif host.size:
+            self._stage(buffer, offset, host.copy())
+
+    def _stage(self, buffer: cl.Buffer, offset: int, host: HostBytes) -> None:
+        """Copy from host bytes of our own, behind all pending work, without waiting for it."""
+        event = cl.enqueue_copy(self.queue, buffer, host, dst_offset=offset, is_blocking=False)
+        staged = self._staged
+        staged.append(event)  # it keeps the bytes, and waits for its end when it goes
+        while staged and staged[0].command_execution_status == cl.command_execution_status.COMPLETE:
+            staged.popleft()
+
+    def _settled(self) -> None:
+        """The queue is empty."""
+        self._staged.clear()
+        self._fresh = 0
 
     def download(self, buffer: cl.Buffer, offset: int, host: HostBytes) -> None:
         if not host.size:
             return
         asked = self._ask_for_faults()
         cl.enqueue_copy(self.queue, host, buffer, src_offset=offset, is_blocking=True)
+        self._settled()
         if asked is not None:
             self._tell_faults()
 
@@ -132,6 +151,7 @@ class OpenCLDevice(Device):
         if self._opened:
             asked = self._ask_for_faults()
             self.queue.finish()
+            self._settled()
             if asked is not None:
                 self._tell_faults()
 
