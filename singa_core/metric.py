@@ -6,13 +6,13 @@ number for each batch, until somebody asks for the result: an `update` waits for
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
 
 from singa_core import ops
-from singa_core.checks import check_integer, check_number
+from singa_core.checks import as_number, check_integer, check_number
 from singa_core.dtype import as_dtype
 from singa_core.errors import ArgumentError, ShapeError
 from singa_core.host import host_data
@@ -84,6 +84,9 @@ class Metric(Protocol):
 
     def restore(self, state: Mapping[str, float]) -> None:
         """Go on where `state()` was taken."""
+
+
+Metrics = Sequence[Metric] | Mapping[str, Metric]
 
 
 class Mean:
@@ -250,6 +253,41 @@ class TopKAccuracy(Accuracy):
 
     def _hits(self, predictions: Any, labels: Any) -> Any:
         return _high_hits(predictions, labels, self.k)
+
+
+# -- metrics as fit and evaluate are given them ----------------------------------------------------
+
+_METHODS: Final = ("reset", "update", "result", "state", "restore")
+
+
+def named(metrics: Metrics) -> dict[str, Metric]:
+    """Metrics by name. Raises: ArgumentError for anything else among them."""
+    if not isinstance(metrics, list | tuple | Mapping):
+        raise ArgumentError("metrics", "a list or dict of metrics", repr(metrics))
+    for metric in metrics.values() if isinstance(metrics, Mapping) else metrics:
+        if isinstance(metric, type) or not all(hasattr(metric, name) for name in _METHODS):
+            hint = f"{metric.__name__}()" if isinstance(metric, type) else None
+            rule = f"objects with the methods {', '.join(_METHODS)}"
+            raise ArgumentError("metrics", rule, repr(metric), hint=hint)
+    if isinstance(metrics, Mapping):
+        return dict(metrics)
+    nameless = [metric for metric in metrics if not hasattr(metric, "name")]
+    if nameless:
+        raise ArgumentError("metrics", "a name of each", repr(nameless[0]), hint="a dict of them")
+    found = {metric.name: metric for metric in metrics}
+    if len(found) != len(metrics):
+        names = ", ".join(metric.name for metric in metrics)
+        raise ArgumentError("metrics", "names that differ", names, hint="a dict of them")
+    return found
+
+
+def value_of(name: str, metric: Metric) -> float:
+    """What a metric comes to, as Python's own number: it goes into histories and files."""
+    result: Any = metric.result()
+    value = as_number(result.item() if isinstance(result, Tensor) else result)
+    if value is None:
+        raise ArgumentError("metrics", f"a number as the result of {name!r}", repr(result))
+    return value
 
 
 # -- for each sample, whether it is right ----------------------------------------------------------

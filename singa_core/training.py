@@ -23,9 +23,12 @@ from singa_core.callbacks.packs import PackEvents
 from singa_core.callbacks.show import ProgressBar
 from singa_core.checks import check_integer
 from singa_core.data.batches import (
+    ARRAYS,
+    INPUTS,
     LoaderFailed,
     arguments,
     batches_of,
+    call,
     joined,
     losses_in,
     on_device,
@@ -37,7 +40,7 @@ from singa_core.data.loader import ArrayLoader
 from singa_core.device import Device
 from singa_core.errors import ArgumentError
 from singa_core.interrupts import Interrupts
-from singa_core.metric import Metric, RunningLoss
+from singa_core.metric import Metric, Metrics, RunningLoss, named, value_of
 from singa_core.mode import no_grad
 from singa_core.opt.optimizer import Optimizer
 from singa_core.plugins import packs
@@ -46,7 +49,6 @@ from singa_core.tensor import Tensor, as_device
 if TYPE_CHECKING:
     from singa_core.model import Model
 
-Metrics = Sequence[Metric] | Mapping[str, Metric]
 Row = dict[str, Any]
 
 
@@ -115,7 +117,9 @@ def fit(
 
     Raises:
         LoaderFailed: if the loader raises; callbacks may save before.
-        ArgumentError: for a loader without batches, or steps that give no loss.
+        ArgumentError: for a loader without batches, batches that `train_one_batch` does not take,
+            or steps that give no loss; before the first step for a `validation` of a model with
+            neither `loss` nor metrics.
     """
     check_integer("fit", "epochs", epochs, 0)
     if device is not None:
@@ -130,7 +134,10 @@ def fit(
         listeners.append(ProgressBar())
     if packs.listen():
         listeners.append(PackEvents())
-    training = Training(model, loader, epochs, validation, _named(metrics), listeners)
+    judges = named(metrics)
+    if validation is not None:
+        _measurable("fit, validation", model, judges)
+    training = Training(model, loader, epochs, validation, judges, listeners)
     with _mode(model, training=True):
         return training.run()
 
@@ -147,22 +154,24 @@ def evaluate(
     The model gets all items of a batch but the last, which is the target; `model.loss` is used if
     there is one.
 
-    Raises: LoaderFailed if the loader raises; ArgumentError for a loader without batches.
+    Raises: LoaderFailed if the loader raises; ArgumentError for a loader without batches, batches
+        that `forward` does not take, and where there is neither a loss nor a metric.
     """
-    found = deepcopy(_named(metrics))
+    found = deepcopy(named(metrics))
+    _measurable("evaluate", model, found)
     for metric in found.values():
         metric.reset()
     loss, where = RunningLoss(), _where(model, device)
     with _mode(model, training=False), no_grad():
         for batch in batches_of("evaluate", loader):
             args, options, target = split(on_device(batch, where))
-            output = model(*args, **options)
+            output = call("evaluate", model, model.forward, (args, options), ARRAYS)
             if model.loss is not None:
                 loss.update(model.loss(output, target), samples(batch))
             for metric in found.values():
                 metric.update(output, target)
     means = {"loss": loss.result()} if model.loss is not None else {}
-    return means | {name: metric.result() for name, metric in found.items()}
+    return means | {name: value_of(name, metric) for name, metric in found.items()}
 
 
 def predict(
@@ -188,8 +197,8 @@ def predict(
     parts, where = [], _where(model, device)
     with _mode(model, training=False), no_grad():
         for batch in batches_of("predict", data):
-            args, options = arguments(on_device(batch, where))
-            made = model(*args, **options)
+            inputs = arguments(on_device(batch, where))
+            made = call("predict", model, model.forward, inputs, INPUTS)
             parts.append(outline(made, lambda x: x.numpy().copy() if isinstance(x, Tensor) else x))
     return joined(parts)
 
@@ -254,7 +263,7 @@ class Training:
     def so_far(self) -> dict[str, float]:
         """Means and metrics of the epoch under way; reads them from the device."""
         found = {name: loss.result() for name, loss in self._losses.items()}
-        return found | {name: metric.result() for name, metric in self.metrics.items()}
+        return found | {name: value_of(name, metric) for name, metric in self.metrics.items()}
 
     def tell(self, event: str) -> None:
         """Call `event` of every callback."""
@@ -316,9 +325,10 @@ class Training:
         with self._interrupts.held():
             try:
                 batch = on_device(batch, self.device)
-                args, options = self.data = arguments(batch)
+                self.data = arguments(batch)
                 self.in_step = True
-                result = self.model.train_one_batch(*args, **options)
+                step = self.model.train_one_batch
+                result = call("fit", step, step, self.data, ARRAYS)
                 self.in_step = False
                 self._count(result, batch)
             except Exception as error:
@@ -390,17 +400,13 @@ class Training:
 # -- small helpers ---------------------------------------------------------------------------------
 
 
-def _named(metrics: Metrics) -> dict[str, Metric]:
-    """Metrics by name."""
-    if isinstance(metrics, Mapping):
-        return dict(metrics)
-    if not isinstance(metrics, list | tuple) or not all(hasattr(m, "name") for m in metrics):
-        raise ArgumentError("metrics", "a list or dict of metrics", repr(metrics))
-    found = {metric.name: metric for metric in metrics}
-    if len(found) != len(metrics):
-        names = ", ".join(metric.name for metric in metrics)
-        raise ArgumentError("metrics", "names that differ", names, hint="a dict of them")
-    return found
+def _measurable(where: str, model: Model, metrics: Mapping[str, Metric]) -> None:
+    """Raises: ArgumentError where an evaluation would tell nothing."""
+    if model.loss is None and not metrics:
+        raise ArgumentError(
+            where, "a loss or metrics", "neither",
+            hint="model.loss = a function of (output, target), or metrics=[...]",
+        )  # fmt: skip
 
 
 def _where(model: Model, device: Device | str | None) -> Device:

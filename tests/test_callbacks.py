@@ -55,6 +55,7 @@ class Fake:
     def __init__(self, model=None, epochs=100):
         self.model, self.epochs, self.history = model, epochs, History()
         self.epoch = self.steps = 0
+        self.validation = ()
 
     def run(self, callback, values, name="val_loss"):
         """Tell the callback of epochs; gives how many there were before it ended them."""
@@ -110,6 +111,21 @@ def test_a_metric_that_there_is_not(make):
         match=f"{make.__name__}: needs an epoch with 'val_loss', got one with epoch, loss",
     ):
         training.run(make(), [1.0], "loss")
+
+
+@pytest.mark.parametrize("make", [
+    EarlyStopping, ReduceOnPlateau,
+    lambda: Checkpoint("x.ckpt", best="val_accuracy", resume=True),
+])  # fmt: skip
+def test_without_validation_there_will_be_no_such_metric(device, tmp_path, monkeypatch, make):
+    monkeypatch.chdir(tmp_path)
+    model = model_on(device)
+    before = bits(model)
+    with pytest.raises(
+        ArgumentError, match=r"needs a validation to have 'val_.*\ntry: .*validation=loader"
+    ):
+        model.fit(loader(), 1, callbacks=[make()], progress=False)
+    assert (bits(model), list(tmp_path.iterdir())) == (before, [])
 
 
 @pytest.mark.parametrize(("make", "text"), [

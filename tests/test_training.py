@@ -21,7 +21,7 @@ from singa_core.data.batches import LoaderFailed
 from singa_core.data.loader import ArrayLoader
 from singa_core.errors import ArgumentError, ShapeError
 from singa_core.io.checkpoint import CheckpointWarning
-from singa_core.metric import Accuracy, TopKAccuracy, accuracy
+from singa_core.metric import Accuracy, Mean, TopKAccuracy, accuracy
 from singa_core.training import evaluate, fit, predict
 
 RNG = np.random.default_rng(0)
@@ -299,8 +299,109 @@ def test_metrics_need_an_output_and_names(device):
     both = {"one": Accuracy(), "two": Accuracy()}
     history = fit(model_on(device), loader(), 1, metrics=both, progress=False)
     assert history["one"] == history["two"]
-    with pytest.raises(ArgumentError, match="batch: needs inputs and a target, got 1 items"):
+    with pytest.raises(ArgumentError, match="batch: needs inputs and a target, got 1 item\n"):
         evaluate(model_on(device), ArrayLoader(X, batch_size=5))
+
+
+class Right:
+    """A metric of one's own, whose result is whatever `kind` makes of 0.25."""
+
+    name = "right"
+
+    def __init__(self, kind=float):
+        self.kind = kind
+
+    def reset(self):
+        pass
+
+    def update(self, predictions, labels):
+        pass
+
+    def result(self):
+        return self.kind(0.25)
+
+    def state(self):
+        return {}
+
+    def restore(self, state):
+        pass
+
+
+@pytest.mark.parametrize(("metrics", "text"), [
+    (Accuracy(), "needs a list or dict of metrics, got <"),
+    ("accuracy", "needs a list or dict of metrics, got 'accuracy'"),
+    ([Accuracy], r"needs objects with the methods reset, .*, got <class .*\ntry: Accuracy\(\)"),
+    (["accuracy"], "needs objects with the methods reset, update, .*, got 'accuracy'"),
+    ({"accuracy": accuracy}, "needs objects with the methods reset, .*, got <function accuracy"),
+    ([Mean()], r"needs a name of each, got <.*Mean.*\ntry: a dict of them"),
+])  # fmt: skip
+def test_metrics_that_are_none(device, metrics, text):
+    for call in (fit, evaluate):
+        options = {"epochs": 1, "progress": False} if call is fit else {}
+        with pytest.raises(ArgumentError, match=f"^metrics: {text}"):
+            call(model_on(device), loader(), metrics=metrics, **options)
+
+
+@pytest.mark.parametrize("kind", [float, np.float32, np.array, tensor, lambda v: tensor([v])])
+def test_results_of_metrics_are_pythons_numbers(device, tmp_path, kind):
+    metrics, log = [Right(kind)], JsonlLog(tmp_path / "log")
+    kept = Checkpoint(tmp_path / "run.ckpt", best="val_right")
+    callbacks = [kept, log]
+    fit(model_on(device), loader(), 1, metrics=metrics, validation=loader(), callbacks=callbacks,
+        progress=False)  # fmt: skip
+    row = json.loads((tmp_path / "log").read_text().splitlines()[-1])
+    assert (row["right"], row["val_right"]) == (0.25, 0.25)
+    assert type(evaluate(model_on(device), loader(), metrics=metrics)["right"]) is float
+
+
+@pytest.mark.parametrize("kind", [str, lambda v: None, lambda v: np.array([v, v])])
+def test_results_of_metrics_that_are_no_numbers(device, kind):
+    with pytest.raises(
+        ArgumentError, match="metrics: needs a number as the result of 'right', got"
+    ):
+        evaluate(model_on(device), loader(), metrics=[Right(kind)])
+
+
+def test_an_evaluation_tells_something(device):
+    model = model_on(device)
+    model.loss, before = None, all_bits(model)
+    with pytest.raises(
+        ArgumentError, match=r"evaluate: needs a loss or metrics, got neither\ntry:"
+    ):
+        evaluate(model, loader())
+    with pytest.raises(
+        ArgumentError, match="fit, validation: needs a loss or metrics, got neither"
+    ):
+        fit(model, loader(), 1, validation=loader(), progress=False)
+    assert all_bits(model) == before
+    assert list(evaluate(model, loader(), metrics=[Accuracy()])) == ["accuracy"]
+
+
+@pytest.mark.parametrize("use_graph", [False, True])
+@pytest.mark.parametrize(("call", "batches", "text"), [
+    (fit, [X[:8]], r"fit: needs a batch for train_one_batch\(x, target\), got 1 item\n"),
+    (fit, [(X[:8], Y[:8], Y[:8])], r"train_one_batch\(x, target\), got 3 items\ntry: .*ArrayLoader"),
+    (fit, [{"x": X[:8], "y": Y[:8]}], r"train_one_batch\(x, target\), got x, y\n"),
+    (evaluate, [(X[:8], X[:8], Y[:8])], r"evaluate: needs a batch for forward\(x\), got 2 items\n"),
+    (predict, [(X[:8], Y[:8])], r"forward\(x\), got 2 items\ntry: .*without the target"),
+    (predict, X.tolist(), r"predict: needs a batch for forward\(x\), got 4 items\n"),
+])  # fmt: skip
+def test_batches_that_the_model_does_not_take(device, use_graph, call, batches, text):
+    model = model_on(device, use_graph=use_graph)
+    before = all_bits(model)
+    options = {"epochs": 1, "progress": False} if call is fit else {}
+    with pytest.raises(ArgumentError, match=text):
+        call(model, batches, **options)
+    assert all_bits(model) == before
+
+
+def test_a_type_error_of_the_model_s_own_passes(device):
+    class Odd(Net):
+        def forward(self, x):
+            return super().forward(x) + None
+
+    with pytest.raises(TypeError, match="unsupported operand"):
+        predict(Odd().compile([Placeholder((8, 4), device=device)], use_graph=False), X)
 
 
 def test_arguments_of_nothing(device):

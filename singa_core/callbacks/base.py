@@ -60,6 +60,13 @@ class Best:
         self.min_delta = check_number(where, "min_delta", min_delta, 0.0)
         self.value: float | None = None
 
+    def begin(self, training: Training) -> None:
+        """Forget the best. Raises: ArgumentError if no epoch will have the metric."""
+        if self.metric.startswith("val_") and training.validation is None:
+            rule = f"a validation to have {self.metric!r}"
+            raise ArgumentError(self.where, rule, "none", hint="fit(..., validation=loader)")
+        self.value = None
+
     def read(self, training: Training) -> float:
         """The metric of the last epoch. Raises: ArgumentError if there is none."""
         row = training.history.rows[-1]

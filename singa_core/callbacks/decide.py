@@ -35,7 +35,8 @@ class EarlyStopping(Callback):
         self._bad = 0
 
     def on_setup(self, training: Training) -> None:
-        self._best.value, self._bad = None, 0
+        self._best.begin(training)
+        self._bad = 0
 
     def on_epoch_end(self, training: Training) -> None:
         value = self._best.read(training)
@@ -98,7 +99,7 @@ class ReduceOnPlateau(Callback):
     def on_setup(self, training: Training) -> None:
         optimizer = self._optimizer(training)
         self._schedule = optimizer._schedule
-        self._best.value = None
+        self._best.begin(training)
         self._bad = self._cooling = self._reductions = 0
 
     def on_train_begin(self, training: Training) -> None:

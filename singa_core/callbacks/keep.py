@@ -61,7 +61,7 @@ class Checkpoint(Callback):
     def on_setup(self, training: Training) -> None:
         self._written = []
         if self._best is not None:
-            self._best.value = None
+            self._best.begin(training)
         self.path.parent.mkdir(parents=True, exist_ok=True)  # what cannot work fails at once
         if isinstance(self.resume, str | os.PathLike):
             self._go_on(training, Path(self.resume))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from inspect import signature
+from typing import Any, Final
 
 import numpy as np
 
@@ -46,6 +47,8 @@ def batches_of(where: str, loader: Iterable[Any], done: int = 0, skip: int = 0) 
 
 
 _OVER = object()
+ARRAYS: Final = "ArrayLoader(x, y, batch_size=32) of singa_core.data.loader makes batches of arrays"
+INPUTS: Final = "a loader whose batches have inputs alone, without the target"
 
 
 def on_device(batch: Any, device: Device) -> Any:
@@ -74,8 +77,30 @@ def split(batch: Any) -> tuple[Sequence[Any], dict[str, Any], Any]:
         *_, name = options
         return args, {k: v for k, v in options.items() if k != name}, options[name]
     if len(args) < 2:
-        raise ArgumentError("batch", "inputs and a target", f"{len(args)} items")
+        got = f"{len(args)} item{'s' * (len(args) != 1)}"
+        raise ArgumentError("batch", "inputs and a target", got, hint=ARRAYS)
     return args[:-1], options, args[-1]
+
+
+def call(
+    where: str, called: Callable[..., Any], method: Callable[..., Any], batch: Any, hint: str
+) -> Any:
+    """`called` with a batch's arguments, which are those of `method`.
+
+    Raises: ArgumentError, naming those of `method`, for others than it takes; whatever it raises.
+    """
+    args, options = batch
+    try:
+        return called(*args, **options)
+    except TypeError as error:
+        form = signature(method)
+        try:
+            form.bind(*args, **options)
+        except TypeError:
+            got = ", ".join([f"{len(args)} item{'s' * (len(args) != 1)}"] * bool(args) + [*options])
+            rule = f"a batch for {method.__name__}({', '.join(form.parameters)})"
+            raise ArgumentError(where, rule, got or "nothing", hint=hint) from error
+        raise
 
 
 def samples(batch: Any) -> int:
