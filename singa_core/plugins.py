@@ -39,8 +39,9 @@ from singa_core.hooks import Ops as Ops
 from singa_core.hooks import PackWarning as PackWarning
 from singa_core.hooks import bound, manager
 from singa_core.hooks import hookimpl as hookimpl
+from singa_core.offers import FAULTS, Offer, entry_points
 from singa_core.optable import OPS
-from singa_core.registry import FAULTS, cause, entry_points, owner, registry
+from singa_core.registry import registry
 
 if TYPE_CHECKING:
     import pluggy
@@ -50,36 +51,17 @@ if TYPE_CHECKING:
 GROUP: Final = "singa.plugins"
 
 
-class Pack:
+class Pack(Offer):
     """One pack as far as it has been loaded."""
 
-    def __init__(
-        self, name: str, points: Sequence[Any] = (), module: ModuleType | None = None
-    ) -> None:
-        self.name, self.points, self.module = name, list(points), module
+    what = "plugin"
+    interface = "plugin interface"
+
+    def __init__(self, name: str, module: ModuleType | None = None) -> None:
+        super().__init__(name)
+        self.module = module
         self.ops: tuple[str, ...] = ()
         self.kernels: dict[str, tuple[str, ...]] = {}  # by language, the ops they are for
-        self.failure: PluginError | None = None
-
-    @property
-    def distribution(self) -> str | None:
-        """`name version` of the distribution that offers it."""
-        return owner(self.points[0]) if self.points else None
-
-    def error(
-        self, stage: str, reason: str, hint: str | None = None, distribution: str | None = None
-    ) -> PluginError:
-        """An error about this pack."""
-        distribution = distribution or self.distribution
-        return PluginError(
-            self.name, stage, reason, distribution=distribution, hint=hint, what="plugin"
-        )
-
-    def raised(self, stage: str, doing: str, error: BaseException) -> PluginError:
-        """An error about what the pack's own code has raised."""
-        if isinstance(error, PluginError):
-            return error
-        return self.error(stage, f"{doing} raised {cause(error)}")
 
 
 class Packs:
@@ -117,7 +99,7 @@ class Packs:
         """
         with self._lock:
             known = {pack.name for pack in self.all()}
-            pack = Pack(name, module=module)
+            pack = Pack(name, module)
             if name in known:
                 raise pack.error("metadata", f"there is a pack {name!r} already")
             self._load(pack)
@@ -180,7 +162,7 @@ class Packs:
             if wanted is None or point.name in wanted:
                 found.setdefault(point.name, Pack(point.name)).points.append(point)
         for name, module in self._registered.items():
-            found[name] = Pack(name, module=module)
+            found[name] = Pack(name, module)
         for name in wanted or ():
             if name not in found:
                 known = ", ".join(sorted({p.name for p in entry_points(GROUP)})) or "none"
@@ -206,17 +188,8 @@ class Packs:
 
     def _load(self, pack: Pack) -> None:
         """Stages metadata, import, handshake, hooks and ops."""
-        if len(pack.points) > 1:
-            owners = ", ".join(sorted(owner(point) or "?" for point in pack.points))
-            reason = f"offered by {len(pack.points)} distributions: {owners}"
-            hint = "uninstall all but one of them"
-            raise PluginError(pack.name, "metadata", reason, hint=hint, what="plugin")
         if pack.module is None:
-            (point,) = pack.points
-            try:
-                pack.module = point.load()
-            except FAULTS as error:
-                raise pack.raised("import", f"import of {point.value}", error) from error
+            pack.module = pack.load("import")
         check_api(pack)
         self._hook_up(pack)
         ops = Ops()
@@ -306,14 +279,7 @@ def check_api(pack: Pack) -> None:
         at = getattr(pack.module, "__name__", type(pack.module).__name__)
         got = "none" if api is None else repr(api)
         raise pack.error("handshake", f"needs singa_api = (major, minor) in {at}, got {got}")
-    (major, minor), (ours, newest) = api, PLUGIN_API
-    if major != ours or minor > newest:
-        older = pack.distribution.split()[0] if pack.distribution else pack.name
-        raise pack.error(
-            "handshake",
-            f"written for plugin interface {major}.{minor}, this singa-core speaks {ours}.{newest}",
-            f"pip install --upgrade {'singa-core' if api > PLUGIN_API else older}",
-        )
+    pack.check_api(api, PLUGIN_API)
 
 
 packs: Final = Packs()

@@ -15,20 +15,19 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import resources
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from singa_core.checks import as_integer, as_integers
 from singa_core.device import Device
 from singa_core.errors import BackendNotFound, DeviceError, PluginError
+from singa_core.offers import FAULTS, Offer, cause, entry_points
 
 GROUP: Final = "singa.backends"
 BACKEND_API: Final = (1, 0)
 """Version of the interface between core and backends. A minor step only adds what has a default."""
-FAULTS: Final = (Exception, SystemExit)
-"""What foreign code may raise without ending the process; an interrupt is the user's."""
 
 
 @dataclass(frozen=True)
@@ -61,21 +60,17 @@ class Manifest:
     priority: int = 0
 
 
-@dataclass
-class _Known:
+class _Known(Offer):
     """A backend as far as it has been loaded."""
 
-    name: str
-    entry_points: list[Any] = field(default_factory=list)
-    manifest: Manifest | None = None
-    probe: Probe | None = None
-    devices: dict[int, Device] = field(default_factory=dict)
-    failure: PluginError | None = None
+    what = "backend"
+    interface = "interface"
 
-    @property
-    def distribution(self) -> str | None:
-        """`name version` of the distribution that offers it."""
-        return owner(self.entry_points[0]) if self.entry_points else None
+    def __init__(self, name: str, manifest: Manifest | None = None) -> None:
+        super().__init__(name)
+        self.manifest = manifest
+        self.probe: Probe | None = None
+        self.devices: dict[int, Device] = {}
 
 
 class Registry:
@@ -92,11 +87,11 @@ class Registry:
 
     def register(self, manifest: Manifest) -> None:
         """Add a backend of this process, without an entry point. It hides an installed namesake."""
-        check_manifest(manifest, str(getattr(manifest, "name", manifest)), None)
+        check_manifest(manifest, _Known(str(getattr(manifest, "name", manifest))))
         with self.lock:
             self._registered[manifest.name] = manifest
             if self._known is not None:
-                self._known[manifest.name] = _Known(manifest.name, manifest=manifest)
+                self._known[manifest.name] = _Known(manifest.name, manifest)
 
     def unregister(self, name: str) -> None:
         """Forget a backend added by `register`; an installed namesake can be seen again."""
@@ -127,9 +122,9 @@ class Registry:
     def _scan(self) -> dict[str, _Known]:
         known: dict[str, _Known] = {}
         for point in entry_points(GROUP):
-            known.setdefault(point.name, _Known(point.name)).entry_points.append(point)
+            known.setdefault(point.name, _Known(point.name)).points.append(point)
         for name, manifest in self._registered.items():
-            known[name] = _Known(name, manifest=manifest)
+            known[name] = _Known(name, manifest)
         return known
 
     # -- stage by stage ---------------------------------------------------------------------------
@@ -159,13 +154,12 @@ class Registry:
         with self.lock:
             probe = self.probe(name)
             if not probe.usable:
-                reason = f"not usable here: {probe.reason}"
-                raise PluginError(name, "probe", reason, distribution=known.distribution)
+                raise known.error("probe", f"not usable here: {probe.reason}")
             if not 0 <= index < probe.device_count:
                 rule = f"0 <= index < {probe.device_count}"
                 raise DeviceError(f"device {name}:{index}", rule, index)
             if index not in known.devices:
-                device = open_device(manifest, index, known.distribution)
+                device = open_device(manifest, index, known)
                 for call in self.on_open:
                     call(device)
                 known.devices[index] = device
@@ -248,50 +242,26 @@ class Registry:
 
 def load_manifest(known: _Known) -> Manifest:
     """Stages metadata, manifest and handshake."""
-    if len(known.entry_points) > 1:
-        owners = ", ".join(sorted(owner(point) or "?" for point in known.entry_points))
-        raise PluginError(
-            known.name, "metadata", f"offered by {len(known.entry_points)} distributions: {owners}",
-            hint="uninstall all but one of them",
-        )  # fmt: skip
-    (point,) = known.entry_points
-    try:
-        manifest = point.load()
-    except FAULTS as error:
-        reason = f"import of {point.value} raised {cause(error)}"
-        raise PluginError(
-            known.name, "manifest", reason, distribution=known.distribution
-        ) from error
-    check_manifest(manifest, known.name, known.distribution)
+    manifest = known.load("manifest")
+    check_manifest(manifest, known)
     return manifest  # type: ignore[no-any-return]  # checked above
 
 
-def check_manifest(manifest: object, name: str, distribution: str | None) -> None:
-    """Raises: PluginError unless `manifest` is a Manifest of this name and a known interface."""
+def check_manifest(manifest: object, known: _Known) -> None:
+    """Raises: PluginError unless it is a Manifest of the right name and a known interface."""
     if not isinstance(manifest, Manifest):
         reason = f"expected a singa_core.registry.Manifest, got {type(manifest).__name__}"
-        raise PluginError(name, "manifest", reason, distribution=distribution)
+        raise known.error("manifest", reason)
     if not is_name(manifest.name):
         rule = "letters, digits, . _ - and no alias of devices"
-        reason = f"expected a name of {rule}, got {manifest.name!r}"
-        raise PluginError(name, "manifest", reason, distribution=distribution)
-    if manifest.name != name:
-        reason = f"entry point {name!r} but Manifest.name is {manifest.name!r}"
-        raise PluginError(name, "manifest", reason, distribution=distribution)
+        raise known.error("manifest", f"expected a name of {rule}, got {manifest.name!r}")
+    if manifest.name != known.name:
+        reason = f"entry point {known.name!r} but Manifest.name is {manifest.name!r}"
+        raise known.error("manifest", reason)
     wrong = [what for what, good in fields(manifest) if not good]
     if wrong:
-        reason = f"expected {wrong[0]} in the Manifest"
-        raise PluginError(name, "manifest", reason, distribution=distribution)
-    (major, minor), (ours, newest) = manifest.api, BACKEND_API
-    if major != ours or minor > newest:
-        older = distribution.split()[0] if distribution else f"the distribution of {name}"
-        newer = "singa-core" if (major, minor) > BACKEND_API else older
-        raise PluginError(
-            name, "handshake",
-            f"written for interface {major}.{minor}, this singa-core speaks {ours}.{newest}",
-            distribution=distribution,
-            hint=f"pip install --upgrade {newer}",
-        )  # fmt: skip
+        raise known.error("manifest", f"expected {wrong[0]} in the Manifest")
+    known.check_api(manifest.api, BACKEND_API)
 
 
 def is_name(name: object) -> bool:
@@ -327,24 +297,22 @@ def ask(manifest: Manifest) -> Probe:
     return found
 
 
-def open_device(manifest: Manifest, index: int, distribution: str | None) -> Device:
+def open_device(manifest: Manifest, index: int, known: _Known) -> Device:
     """Stages import and init."""
     module, _, function = manifest.open.partition(":")
     try:
         opener = getattr(importlib.import_module(module), function)
     except FAULTS as error:
-        reason = f"import of {manifest.open} raised {cause(error)}"
-        raise PluginError(manifest.name, "import", reason, distribution=distribution) from error
+        raise known.raised("import", f"import of {manifest.open}", error) from error
     try:
         device = opener(index)
-    except (PluginError, DeviceError):
+    except DeviceError:
         raise
     except FAULTS as error:
-        reason = f"{manifest.open}({index}) raised {cause(error)}"
-        raise PluginError(manifest.name, "init", reason, distribution=distribution) from error
+        raise known.raised("init", f"{manifest.open}({index})", error) from error
     if not isinstance(device, Device):
         reason = f"{manifest.open} gave {type(device).__name__}, expected a singa_core Device"
-        raise PluginError(manifest.name, "init", reason, distribution=distribution)
+        raise known.error("init", reason)
     return device
 
 
@@ -379,23 +347,6 @@ def split_name(text: str) -> tuple[str, int]:
     if not backend or (colon and not index.isdecimal()):
         raise DeviceError("device", "a name like '<backend>' or '<backend>:1'", repr(text))
     return backend, int(index or 0)
-
-
-def entry_points(group: str) -> list[Any]:
-    """What installed distributions offer in a group of entry points."""
-    import importlib_metadata  # noqa: PLC0415  (30 ms: not when core is imported)
-
-    return list(importlib_metadata.entry_points(group=group))
-
-
-def owner(point: Any) -> str | None:
-    """`name version` of the distribution that an entry point is of."""
-    return None if point.dist is None else f"{point.dist.name} {point.dist.version}"
-
-
-def cause(error: BaseException) -> str:
-    """`Type: text` of an inner error, for the outer message."""
-    return f"{type(error).__name__}: {error}"
 
 
 def known_distributions(kind: str | None = None) -> dict[str, str]:

@@ -17,9 +17,10 @@ from singa_core import kernels, plugins
 from singa_core.callbacks.base import Callback
 from singa_core.errors import ArgumentError, PluginError
 from singa_core.hooks import Hooks
+from singa_core.offers import entry_points
 from singa_core.optable import OPS
 from singa_core.plugins import Packs, PackWarning, hookimpl
-from singa_core.registry import entry_points, registry
+from singa_core.registry import registry
 
 OP = """
 from singa_core.operation import Operation

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from singa_core import plugins, registry
+from singa_core import offers, plugins, registry
 
 STAGES: Final = {"load": "import"}  # where the patient's own word is not a stage's
 _RUNNING: Final[set[subprocess.Popen[bytes]]] = set()
@@ -55,8 +55,8 @@ class Finding:
 def installed(kind: str) -> dict[str, tuple[str, ...]]:
     """Names of what is installed -> the distributions that offer it; nothing is imported."""
     found: dict[str, list[str]] = {}
-    for point in registry.entry_points(GROUPS[kind]):
-        found.setdefault(point.name, []).append(registry.owner(point) or "?")
+    for point in offers.entry_points(GROUPS[kind]):
+        found.setdefault(point.name, []).append(offers.owner(point) or "?")
     return {name: tuple(sorted(owners)) for name, owners in sorted(found.items())}
 
 

@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
 
     tell(at="import singa_core")
     from singa_core.errors import PluginError, SingaError  # noqa: PLC0415  (told first)
-    from singa_core.registry import FAULTS, cause  # noqa: PLC0415
+    from singa_core.offers import FAULTS, cause  # noqa: PLC0415
 
     try:
         (backend if kind == "backend" else plugins)(name, tell)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import toys
-from singa_core import registry
+from singa_core import offers
 from singa_core.cli import main
 
 TESTS = str(Path(__file__).parents[1])  # where `far` lives
@@ -26,8 +26,8 @@ def folder(tmp_path, monkeypatch):
     def seen(group):
         return [p for p in found(group) if p.value.startswith(("toy_", "singa_cpu_numpy"))]
 
-    found = registry.entry_points
-    monkeypatch.setattr(registry, "entry_points", seen)
+    found = offers.entry_points
+    monkeypatch.setattr(offers, "entry_points", seen)
     monkeypatch.syspath_prepend(TESTS)
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("SINGA_DEVICE", "SINGA_TEST_DEVICES", "OMP_NUM_THREADS"):
