@@ -33,7 +33,7 @@ def measure(workload: Workload, *, algorithm: str, replays: int) -> dict[str, An
     """Bytes: what the graph plans, what the core counts, and by what the process has grown."""
     import singa_core  # noqa: PLC0415  (the driver has not loaded it)
     from benchmarks.models import network  # noqa: PLC0415
-    from singa_core.device import Storage  # noqa: PLC0415
+    from singa_core.storage import Storage  # noqa: PLC0415
 
     device = singa_core.device()
     batches = [[singa_core.tensor(a, device=device) for a in pair] for pair in workload.batches()]

@@ -15,7 +15,6 @@ from singa_core import opt as opt
 from singa_core.autograd import backward as backward
 from singa_core.autograd import gradients as gradients
 from singa_core.device import Device as Device
-from singa_core.device import synchronize as synchronize
 from singa_core.dtype import DType as DType
 from singa_core.engine import graph as graph
 from singa_core.layer import Layer as Layer
@@ -35,6 +34,7 @@ from singa_core.registry import registry as _registry
 from singa_core.scalars import Counter as Counter
 from singa_core.scalars import scalar as scalar
 from singa_core.spec import Spec as Spec
+from singa_core.storage import synchronize as synchronize
 from singa_core.tensor import Tensor as Tensor
 from singa_core.tensor import as_device
 from singa_core.tensor import tensor as tensor

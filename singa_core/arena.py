@@ -10,7 +10,8 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 
-from singa_core.device import Device, Storage, allocate
+from singa_core.device import Device
+from singa_core.storage import Storage, allocate
 
 
 class Arena:

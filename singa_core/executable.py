@@ -15,13 +15,14 @@ import numpy as np
 
 from singa_core import homes
 from singa_core.arena import Arena, arena
-from singa_core.device import Array, Device, Storage, allocate, as_bytes, empty_array, from_host
+from singa_core.device import Device
 from singa_core.errors import OutOfRange, StateLost
 from singa_core.launch import failure
 from singa_core.passes.place import Place, Placed, place
 from singa_core.passes.plan import plan
 from singa_core.program import Executable, Program
 from singa_core.spec import Spec
+from singa_core.storage import Array, Storage, allocate, as_bytes, empty_array, from_host
 from singa_core.tensor import Tensor, packed
 
 # how to give a launch a handle, at which position, and how to look at the memory (None: all of it)

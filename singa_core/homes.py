@@ -13,7 +13,7 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from singa_core.device import Array, copy_storage, empty_array
+from singa_core.storage import Array, copy_storage, empty_array
 
 if TYPE_CHECKING:
     from singa_core.tensor import Tensor

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from singa_core.device import Array, Device, Storage, empty_array
+from singa_core.device import Device
 from singa_core.errors import DeviceFailure, OutOfDeviceMemory, SingaError
 from singa_core.mode import Mode, use_mode
 from singa_core.optable import OPS
 from singa_core.resolve import Entry, find_entry
+from singa_core.storage import Array, Storage, empty_array
 from singa_core.tensor import Tensor
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from singa_core.attributes import MAX_INTERNED, Attrs, Packed, hashable, is_plain, short_key, typed
-from singa_core.device import Array, Device, Storage, trouble
+from singa_core.device import Device
 from singa_core.dtype import DType, as_dtype, fits, promote, weak
 from singa_core.errors import (
     ArgumentError,
@@ -31,6 +31,7 @@ from singa_core.optable import OPS, register
 from singa_core.resolve import Entry, resolve, wrong_count
 from singa_core.signature import Expected, read
 from singa_core.spec import Shape, Spec
+from singa_core.storage import Array, Storage, trouble
 from singa_core.tensor import Tensor, apart, constant, number_key, tensor
 
 Layout = tuple[Shape, int]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy.typing as npt
 
 from singa_core.checks import as_integer, as_integers
-from singa_core.device import Array, Device, from_host
+from singa_core.device import Device
 from singa_core.dtype import DType, DTypeLike, as_dtype
 from singa_core.errors import DTypeError, ShapeError
 from singa_core.host import host_array
@@ -17,6 +17,7 @@ from singa_core.mode import STRUCTURE, execute_once
 from singa_core.node import leaf
 from singa_core.random import STREAMS
 from singa_core.spec import Shape, Spec, check_size
+from singa_core.storage import Array, from_host
 from singa_core.tensor import Tensor, as_device, packed
 
 PartialShape = tuple[int | None, ...]

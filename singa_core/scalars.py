@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from singa_core.checks import check_integer
-from singa_core.device import Device, from_host
+from singa_core.device import Device
 from singa_core.dtype import DTypeLike, as_dtype
 from singa_core.errors import ArgumentError
 from singa_core.mode import MODE
 from singa_core.recorder import symbolic_only
 from singa_core.spec import Spec
+from singa_core.storage import from_host
 from singa_core.tensor import Tensor, as_device, as_number, constant_key
 
 Number = bool | int | float | np.number[Any]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from singa_core import homes
 from singa_core.checks import check_flag
-from singa_core.device import Array, Device, Storage, from_host, lost_value, to_host
+from singa_core.device import Device
 from singa_core.dtype import DType, DTypeLike, as_dtype
 from singa_core.errors import (
     ArgumentError,
@@ -33,6 +33,7 @@ from singa_core.node import Node, Source, flows, leaf
 from singa_core.optable import FUNCTIONS, OPS
 from singa_core.registry import registry
 from singa_core.spec import Shape, Spec
+from singa_core.storage import Array, Storage, from_host, lost_value, to_host
 
 MAX_CONSTANTS: Final = 1024
 

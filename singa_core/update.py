@@ -7,7 +7,7 @@ from typing import Any
 
 from singa_core import homes
 from singa_core.attributes import Attrs
-from singa_core.device import Array, Device, empty_array
+from singa_core.device import Device
 from singa_core.errors import ArgumentError, DTypeError, ShapeError, SingaError, StateLost
 from singa_core.homes import is_held
 from singa_core.launch import failure, pack
@@ -16,6 +16,7 @@ from singa_core.operation import Bound, Operation, apply, as_tensors
 from singa_core.optable import function
 from singa_core.resolve import Entry, find_entry
 from singa_core.spec import Spec
+from singa_core.storage import Array, empty_array
 from singa_core.tensor import Tensor
 
 

@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 
 from far.device import FarDevice
-from singa_core.device import (
+from singa_core.device import Device
+from singa_core.dtype import ALL
+from singa_core.errors import DeviceFailure, OutOfDeviceMemory
+from singa_core.registry import registry
+from singa_core.spec import Spec, make_form
+from singa_core.storage import (
     Array,
-    Device,
     allocate,
     copy_storage,
     empty_array,
@@ -16,10 +20,6 @@ from singa_core.device import (
     synchronize,
     to_host,
 )
-from singa_core.dtype import ALL
-from singa_core.errors import DeviceFailure, OutOfDeviceMemory
-from singa_core.registry import registry
-from singa_core.spec import Spec, make_form
 from singa_core.tensor import tensor
 
 

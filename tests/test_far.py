@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from far.device import GARBAGE, TABLE
-from singa_core.device import from_host, to_host
 from singa_core.dtype import float32, int32
 from singa_core.kernels.array import array as shared
 from singa_core.optable import OPS
 from singa_core.resolve import find_entry
 from singa_core.spec import Spec
+from singa_core.storage import from_host, to_host
 from singa_core.tensor import tensor
 
 F2 = Spec((2,), "float32")

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from singa_core.arguments import outline
 from singa_core.autograd import gradients
-from singa_core.device import Device, from_host
+from singa_core.device import Device
 from singa_core.dtype import as_dtype
 from singa_core.engine import graph
 from singa_core.errors import ArgumentError, SingaError
@@ -24,6 +24,7 @@ from singa_core.model import Model, Placeholder
 from singa_core.random import STREAMS, manual_seed
 from singa_core.registry import registry
 from singa_core.spec import Spec
+from singa_core.storage import from_host
 from singa_core.tensor import Tensor, tensor
 
 Host = npt.NDArray[Any]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from checks import writes_in_place
 from singa_core import graph, kernels, ops, random, tensor, update
-from singa_core.device import from_host
 from singa_core.executable import LoopExecutable
 from singa_core.mode import Mode, use_mode
 from singa_core.operation import Operation
@@ -24,6 +23,7 @@ from singa_core.passes.plan import Piece, in_arena, in_buffers, live_bytes, plan
 from singa_core.program import Instruction, Program
 from singa_core.recorder import Recorder
 from singa_core.spec import Spec
+from singa_core.storage import from_host
 from singa_core.tensor import Tensor
 
 FUSE = importlib.import_module(

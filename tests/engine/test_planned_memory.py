@@ -9,8 +9,8 @@ from benchmarks.memory import apart, live, resident
 from benchmarks.models import network
 from benchmarks.workloads import Cnn, Mlp, Resnet, Transformer
 from singa_core import tensor
-from singa_core.device import Storage
 from singa_core.passes import ALGORITHMS
+from singa_core.storage import Storage
 
 NETS = {
     "mlp": Mlp(32, (96, 128, 64, 10)),

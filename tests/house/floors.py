@@ -2,7 +2,7 @@
 
 FLOORS = (
     ("F0 words", "errors dtype spec checks signature"),
-    ("F1 seam", "device program kernels offers registry"),
+    ("F1 seam", "device storage program kernels offers registry"),
     (
         "F2 engine",
         "operation tensor autograd recorder passes executable random engine mode "

@@ -5,10 +5,10 @@ import threading
 import numpy as np
 import pytest
 
-from singa_core.device import as_bytes
 from singa_core.dtype import ALL, bfloat16, float32
 from singa_core.errors import DeviceError
 from singa_core.spec import Spec
+from singa_core.storage import as_bytes
 from singa_cpu_numpy.device import open_device
 
 DEVICE = open_device(0)

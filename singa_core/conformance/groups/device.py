@@ -14,11 +14,12 @@ from singa_core.conformance.checking import Cases, Unsupported
 from singa_core.conformance.groups.common import raises
 from singa_core.conformance.oracles.common import HostArray
 from singa_core.conformance.tolerances import differs, expect
-from singa_core.device import Device, allocate, as_bytes, synchronize
+from singa_core.device import Device
 from singa_core.dtype import ALL, DType, as_dtype
 from singa_core.errors import OutOfDeviceMemory
 from singa_core.optable import OPS
 from singa_core.spec import Spec
+from singa_core.storage import allocate, as_bytes, synchronize
 from singa_core.tensor import Tensor, tensor
 
 SIZES = (0, 1, 3, 255, 256, 257, 4096, 2**20 + 1)

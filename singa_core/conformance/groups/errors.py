@@ -16,7 +16,7 @@ from singa_core.conformance.cases import NAMES, SETS, samples_of, without_kernel
 from singa_core.conformance.checking import Cases, Unsupported
 from singa_core.conformance.groups.common import hosts_of, outputs, raises
 from singa_core.conformance.tolerances import expect
-from singa_core.device import Capabilities, Device, HostBytes, synchronize
+from singa_core.device import Capabilities, Device, HostBytes
 from singa_core.dtype import ALL, DType
 from singa_core.engine import graph
 from singa_core.errors import (
@@ -30,6 +30,7 @@ from singa_core.errors import (
 from singa_core.optable import OPS
 from singa_core.resolve import find_entry
 from singa_core.spec import Spec
+from singa_core.storage import synchronize
 from singa_core.tensor import Tensor, tensor
 
 
