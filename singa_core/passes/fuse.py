@@ -1,8 +1,8 @@
 """Fuse: scalar operations that feed each other become one instruction, if the device compiles it.
 
 What lies between them then needs neither memory nor a launch. A group is made of operations of one
-output shape; its body is a list of steps, see `ops.fused`. Values are the same: a device that fuses
-computes each step as it does alone.
+output shape; its body is a list of steps, see `ops.fused`. A step means what its operation means;
+whether it has the bits of the operation run alone is up to the device that compiles the group.
 """
 
 from __future__ import annotations
