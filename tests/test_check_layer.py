@@ -37,7 +37,7 @@ from singa_core.registry import registry
     ids=["linear", "conv", "stack", "embedding", "attention"],
 )
 def test_a_good_layer(make, inputs, output):
-    report = check_layer(make, *inputs, output=output)
+    report = check_layer(make, *inputs, output=output, devices=["cpu_numpy", "far"])
     assert report.devices == ("cpu_numpy", "far")
     counts = report.checks
     assert counts["shapes"] == counts["modes"] == counts["files"] == 2
