@@ -3,7 +3,10 @@
 import ast
 import inspect
 import json
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
@@ -352,3 +355,37 @@ def test_every_test_of_a_group_takes_a_device_and_cases():
     for name, function in vars(suite).items():
         if name.startswith("test_"):
             assert {"device", "case"} <= set(inspect.signature(function).parameters), name
+
+
+LATE = """
+import threading
+import pytest
+from singa_core.conformance.groups import device as group
+
+singa_backend = "far:MANIFEST"
+
+def test_thread(device, case):
+    case.check("", lambda: None)
+    thread = threading.Thread(target=lambda: 1 / 0)
+    thread.start()
+    thread.join()
+
+test_thread.__module__ = group.__name__
+"""
+
+
+def test_what_fails_around_the_cases_is_a_failure_too(tmp_path):
+    (tmp_path / "test_late.py").write_text(LATE, encoding="utf-8")
+    command = [
+        sys.executable, "-m", "pytest", "-q", "-p", "singa_core.conformance.plugin", "-p",
+        "no:cacheprovider", "-W", "error", "test_late.py",
+    ]  # fmt: skip
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "SINGA"))}
+    here = str(Path(__file__).parent)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=env | {"PYTHONPATH": here}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout
+    assert "device: 1 failed" in done.stdout
+    assert "does not conform" in done.stdout

@@ -231,6 +231,16 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
     return result
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """What fails around a test (its setup, a thread it has left) is a failure in the ledger too."""
+    result: Any = yield
+    cases = item.stash.get(CASES, None)
+    if result.failed and cases is not None and not cases.failures:
+        cases.broke(AssertionError(str(result.longrepr)[-2000:]))
+    return result  # type: ignore[no-any-return]
+
+
 # -- the end --------------------------------------------------------------------------------------
 
 

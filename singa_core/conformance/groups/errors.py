@@ -262,7 +262,9 @@ def test_concurrent(device: Device, case: Cases) -> None:
     able = device.capabilities
 
     def check() -> None:
+        works(device)
         inside, most = [0], [0]
+        wrong: list[str] = []
 
         def enter() -> None:
             inside[0] += 1
@@ -271,14 +273,18 @@ def test_concurrent(device: Device, case: Cases) -> None:
             inside[0] -= 1
 
         def work() -> None:
-            for _ in range(5):
-                device.call(enter)
+            try:
+                for _ in range(5):
+                    device.call(enter)
+            except Exception as error:
+                wrong.append(f"{type(error).__name__}: {error}")
 
         threads = [threading.Thread(target=work) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+        expect(not wrong, "; ".join(wrong[:2]))
         if not able.concurrent:
             expect(most[0] == 1, f"{most[0]} threads were inside the device at once")
 
