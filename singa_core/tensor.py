@@ -477,7 +477,8 @@ def own(x: Tensor) -> Tensor:
 def apart(result: Any, inputs: Iterable[Any]) -> Any:
     """Results of a function of `inputs`: one that is an input gets a cell of its own."""
     if isinstance(result, tuple):
-        return tuple(apart(part, inputs) for part in result)
+        parts = [apart(part, inputs) for part in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
     for x in inputs:
         if x is result and isinstance(x, Tensor):
             return own(x)

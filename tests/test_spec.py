@@ -67,7 +67,7 @@ def test_a_shape_has_whole_sizes(bad):
 
 
 def test_a_spec_has_one_of_our_dtypes():
-    with pytest.raises(DTypeError, match="^dtype: needs a dtype among bool, "):
+    with pytest.raises(DTypeError, match="^Spec: needs a dtype among bool, "):
         Spec((2,), "complex64")
 
 
