@@ -14,8 +14,8 @@ from singa_core.errors import DTypeError, RecordingError, ShapeError, SingaError
 from singa_core.methods import ArrayMethods
 
 if TYPE_CHECKING:
+    from singa_core.readable import HostValue
     from singa_core.recorder import Recorder
-    from singa_core.tensor import Tensor
 
 PACKAGE: Final = str(Path(__file__).parent)
 
@@ -168,7 +168,7 @@ def host_read(what: str, recorder: Recorder | None) -> RecordingError:
     )  # fmt: skip
 
 
-def leaked(what: str, tensor: Tensor) -> RecordingError:
+def leaked(what: str, tensor: HostValue) -> RecordingError:
     """The error for a symbolic tensor after its recording, or a parameter without a value."""
     if tensor.node is None:
         return RecordingError(

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from singa_core.device import Device
-from singa_core.errors import DeviceFailure, OutOfDeviceMemory, SingaError
-from singa_core.mode import Mode, use_mode
+from singa_core.errors import DeviceFailure, SingaError
 from singa_core.optable import OPS
 from singa_core.resolve import Entry, find_entry
-from singa_core.storage import Array, Storage, empty_array
-from singa_core.tensor import Tensor
+from singa_core.storage import Array, Storage, empty_array, trouble
 
 
 def run(entry: Entry, arrays: list[Array], device: Device) -> Sequence[Array]:
@@ -29,10 +27,7 @@ def run(entry: Entry, arrays: list[Array], device: Device) -> Sequence[Array]:
         return run(again, packed, device)
     if entry.launch is not None:
         return launch(entry, arrays, device)
-    with use_mode(Mode(False, None)):
-        result = entry.op.expand([Tensor(a) for a in arrays], entry.options)
-    results = result if isinstance(result, tuple) else (result,)
-    return [t.array for t in results]
+    return entry.op.on_arrays(arrays, entry.options)
 
 
 def launch(entry: Entry, arrays: Sequence[Array], device: Device) -> Sequence[Array]:
@@ -73,13 +68,8 @@ def _launch_returning(entry: Entry, handles: list[Any], device: Device) -> Seque
 
 def failure(error: Exception, entry: Entry, device: Device) -> Exception:
     """A native exception in core's words; core's own pass through."""
-    if isinstance(error, SingaError):
-        return error
-    if isinstance(error, MemoryError):
-        needed = sum(spec.nbytes for spec in entry.specs)
-        return OutOfDeviceMemory(
-            device, needed, device.memory.current, device.capabilities.capacity
-        )
+    if isinstance(error, SingaError | MemoryError):
+        return trouble(device, entry.op.name, error, sum(spec.nbytes for spec in entry.specs))
     specs = ", ".join(map(str, entry.in_specs))
     told = f"{type(error).__name__}: {error}"
     return DeviceFailure(f"{entry.op.name} on {device} failed with {told}\n  inputs: {specs}")

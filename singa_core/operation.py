@@ -25,7 +25,7 @@ from singa_core.errors import (
 )
 from singa_core.host import leaked
 from singa_core.launch import failure, run
-from singa_core.mode import MODE
+from singa_core.mode import MODE, Mode, use_mode
 from singa_core.node import Node
 from singa_core.optable import OPS, register
 from singa_core.resolve import Entry, resolve, wrong_count
@@ -198,6 +198,13 @@ class Operation:
             told_by(error, self.name)
             raise
 
+    def on_arrays(self, arrays: Sequence[Array], options: dict[str, Any]) -> list[Array]:
+        """What `expand` gives, run at once: neither taped nor recorded."""
+        with use_mode(Mode(False, None)):
+            result = self.expand([Tensor(a) for a in arrays], options)
+        results = result if isinstance(result, tuple) else (result,)
+        return [t.array for t in results]
+
     def __repr__(self) -> str:
         return f"<operation {self.name}>"
 
@@ -338,7 +345,7 @@ def as_tensors(op: Operation, inputs: Sequence[Any], device: Device | None = Non
         elif device is not None and peers and i in places and isinstance(value, bool | int | float):
             out.append(constant(value, number_dtype(op, value, peers), device))
             if len(peers) == 1 and MODE.get().recorder is None:
-                device.state.constants[number_key(op.name, value, peers[0])] = out[-1]
+                device.state.constants[number_key(value, peers[0], op.name)] = out[-1]
         else:
             name = op.inputs[i] if i < len(op.inputs) else f"input {i}"
             out.append(operand(op.name, name, partial(tensor, value, device=device)))

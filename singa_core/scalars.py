@@ -20,7 +20,7 @@ from singa_core.mode import MODE
 from singa_core.recorder import symbolic_only
 from singa_core.spec import Spec
 from singa_core.storage import from_host
-from singa_core.tensor import Tensor, as_device, as_number, constant_key
+from singa_core.tensor import Tensor, as_device, number_key, zero_d
 
 Number = bool | int | float | np.number[Any]
 
@@ -93,9 +93,9 @@ def scalar(
         return recorder.scalar(read, Spec((), kind))
     value = checked(source() if callable(source) else source)
     where = as_device(device)
-    key, kept = constant_key(value, kind), where.state.scalars
+    key, kept = number_key(value, kind), where.state.scalars
     if kept.get(kind, (None,))[0] != key:  # the last one is kept, since a rate often stays
-        kept[kind] = key, from_host(where, as_number(value, kind), Spec((), kind))
+        kept[kind] = key, from_host(where, zero_d(value, kind), Spec((), kind))
     return Tensor(kept[kind][1])
 
 

@@ -8,7 +8,6 @@ recorded).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import copysign
 from typing import Any, Final
 
 import numpy as np
@@ -26,19 +25,20 @@ from singa_core.errors import (
     RecordingError,
     ShapeError,
 )
-from singa_core.host import host_array, host_read, leaked
-from singa_core.methods import ArrayMethods
+from singa_core.host import host_array, leaked
+from singa_core.launch import pack
 from singa_core.mode import MODE, STRUCTURE
 from singa_core.node import Node, Source, flows, leaf
 from singa_core.optable import FUNCTIONS, OPS
+from singa_core.readable import HostValue
 from singa_core.registry import registry
 from singa_core.spec import Shape, Spec
-from singa_core.storage import Array, Storage, from_host, lost_value, to_host
+from singa_core.storage import Array, Storage, from_host, lost_value
 
 MAX_CONSTANTS: Final = 1024
 
 
-class Tensor(ArrayMethods):
+class Tensor(HostValue):
     """An n-dimensional array on a device, that remembers where it came from.
 
     Make one with `tensor(...)`, a factory such as `zeros`, or by calling operations; the
@@ -248,7 +248,7 @@ class Tensor(ArrayMethods):
         if array is None or MODE.get().recorder is not None:
             return number
         constants = array.storage.device.state.constants
-        return constants.get(number_key(op, number, array.spec.dtype), number)
+        return constants.get(number_key(number, array.spec.dtype, op), number)
 
     def _replace(self, op: str, *others: Any, **attrs: Any) -> Tensor:
         """`self = op(self, *others)` for `+=` and its kin, and for assignment by index."""
@@ -275,100 +275,7 @@ class Tensor(ArrayMethods):
                 self.node, self.index = result.node, result.index
         return self
 
-    # -- leaving the device ------------------------------------------------------------------------
-
-    def numpy(self) -> npt.NDArray[Any]:
-        """The value as a read-only NumPy array; without a copy where it lies in host memory.
-
-        Raises: RecordingError while a graph is recorded.
-        """
-        array = self._readable("numpy()")
-        if isinstance(array, np.ndarray):
-            return array
-        storage = array.storage
-        if storage.device.capabilities.host and not storage.pinned:
-            storage.mark().exported = True
-            host: npt.NDArray[Any] = array.handle.view()
-        else:
-            host = to_host(packed(self))
-        host.flags.writeable = False
-        return host
-
-    def _readable(self, what: str) -> Array | npt.NDArray[Any]:
-        """The array behind the value, or the host value of a constant."""
-        recorder = MODE.get().recorder
-        if isinstance(self.node, Source) and self.node.kind == "const" and self.array is None:
-            payload: npt.NDArray[Any] = self.node.payload
-            return payload.copy()
-        if self.array is None and recorder is None:
-            raise leaked(what, self)
-        if self.array is None or recorder is not None:
-            raise host_read(what, recorder)
-        if self.array.storage.lost:
-            raise lost_value(what)
-        return self.array
-
-    def __array__(
-        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
-    ) -> npt.NDArray[Any]:
-        host = self.numpy()
-        if copy is False and not self.device.capabilities.host:
-            raise ValueError(f"__array__: needs host memory for copy=False, got {self.device}")
-        wanted = host.dtype if dtype is None else np.dtype(dtype)
-        return host.astype(wanted, copy=bool(copy)) if copy or wanted != host.dtype else host
-
-    def __dlpack__(self, **options: Any) -> Any:
-        """A DLPack capsule of a copy: consumers write to what they are given, read-only or not."""
-        if options.get("copy") is False:
-            raise BufferError("__dlpack__: needs a copy, since a tensor's value never changes")
-        return self.numpy().copy().__dlpack__(**{k: v for k, v in options.items() if k != "copy"})
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)  # kDLCPU: other devices export a host copy
-
-    def item(self) -> bool | int | float:
-        """The value of a single element as a Python number. Raises: ShapeError otherwise."""
-        if self.spec.itemcount != 1:
-            raise ShapeError("item()", "exactly one element", self.shape, x=self)
-        value: bool | int | float = self._host_value("item()").reshape(()).item()
-        return value
-
-    def tolist(self) -> Any:
-        """The value as nested lists of Python numbers."""
-        return self._host_value("tolist()").tolist()
-
-    def _host_value(self, what: str) -> npt.NDArray[Any]:
-        array = self._readable(what)
-        if isinstance(array, np.ndarray):
-            return array
-        if array.packed:
-            return to_host(array)
-        return self.numpy()
-
-    def __float__(self) -> float:
-        return float(self._number("float()"))
-
-    def __int__(self) -> int:
-        return int(self._number("int()"))
-
-    def __bool__(self) -> bool:
-        return bool(self._number("bool()"))
-
-    def __index__(self) -> int:
-        if not self.dtype.is_integer:
-            raise DTypeError("index", "an integer tensor", self.dtype, x=self)
-        return int(self._number("an index"))
-
-    def __complex__(self) -> complex:
-        return complex(self._number("complex()"))
-
-    def _number(self, what: str) -> bool | int | float:
-        if self.spec.itemcount != 1:
-            raise ShapeError(
-                what, "exactly one element", self.shape, hint=".any(), .all() or an index", x=self
-            )
-        value: bool | int | float = self._host_value(what).reshape(()).item()
-        return value
+    # -- elsewhere ---------------------------------------------------------------------------------
 
     def to(self, device: Device | str) -> Tensor:
         """A copy on another device; the same value if it is there already.
@@ -398,28 +305,6 @@ class Tensor(ArrayMethods):
         twin = memo[id(self)] = Tensor(self.array)
         twin.requires_grad = self.requires_grad
         return twin
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise ShapeError("len()", "at least one axis", self.shape)
-        return self.shape[0]
-
-    def __format__(self, form: str) -> str:
-        """A single element as its number is formatted; without a form, as `str`."""
-        return format(self._number("format()"), form) if form else str(self)
-
-    def __repr__(self) -> str:
-        spec = self.spec
-        if self.array is None:
-            return f"<symbolic {spec} of {self.node!r}>"
-        extra = ", requires_grad=True" if self.requires_grad else ""
-        if MODE.get().recorder is not None:
-            return f"<tensor {spec} {self.device}{extra}>"
-        values = np.array2string(
-            self._host_value("repr()"), separator=", ", prefix="tensor(", threshold=64, edgeitems=3,
-            precision=6,
-        )  # fmt: skip
-        return f"tensor({values}, dtype={spec.dtype}, device={self.device.name!r}{extra})"
 
 
 def tensor(
@@ -501,35 +386,30 @@ def as_device(device: Device | str | None) -> Device:
     return registry.resolve(device)
 
 
-def number_key(op: str, number: bool | int | float, dtype: DType) -> tuple[Any, ...]:
-    """What a constant beside a tensor of `dtype` is remembered by.
+def number_key(number: bool | int | float, dtype: DType, op: str = "") -> tuple[Any, ...]:
+    """What a number of some dtype is remembered by; with `op`, one beside a tensor of that dtype.
 
     The text of a zero, since 0.0 == -0.0; the type, since 1 == 1.0 == True.
     """
-    return (op, number or repr(number), type(number), dtype)
-
-
-def constant_key(value: bool | int | float, dtype: DType) -> tuple[Any, ...]:
-    """What tells a constant from every other: 0.0 == -0.0 == 0 == False, but they are not one."""
-    return (value, type(value), dtype) if value else (value, type(value), dtype, copysign(1, value))
+    return (number or repr(number), type(number), dtype, op)
 
 
 def constant(value: bool | int | float, dtype: DType, device: Device) -> Tensor:
     """A 0-d tensor of a Python number; cached per device, since code repeats its numbers."""
     recorder = MODE.get().recorder
     if recorder is not None:
-        return recorder.constant(as_number(value, dtype), Spec((), dtype))
+        return recorder.constant(zero_d(value, dtype), Spec((), dtype))
     cache = device.state.constants
-    key = constant_key(value, dtype)
+    key = number_key(value, dtype)
     found: Tensor | None = cache.get(key)
     if found is None:
         if len(cache) >= MAX_CONSTANTS:
             cache.clear()
-        found = cache[key] = Tensor(from_host(device, as_number(value, dtype), Spec((), dtype)))
+        found = cache[key] = Tensor(from_host(device, zero_d(value, dtype), Spec((), dtype)))
     return found
 
 
-def as_number(value: bool | int | float, dtype: DType) -> npt.NDArray[Any]:
+def zero_d(value: bool | int | float, dtype: DType) -> npt.NDArray[Any]:
     """A Python number as a 0-d array. Raises: DTypeError for an integer beyond all floats."""
     try:
         with np.errstate(all="ignore"):
@@ -540,10 +420,6 @@ def as_number(value: bool | int | float, dtype: DType) -> npt.NDArray[Any]:
 
 def packed(t: Tensor) -> Array:
     """The array of a concrete tensor, packed: its own, or a copy's."""
-    array = t.array
-    if array is None:
+    if t.array is None:
         raise leaked("value", t)
-    if not array.packed:
-        copied: Tensor = OPS["copy"](Tensor(array))
-        return packed(copied)
-    return array
+    return pack(t.array)
