@@ -12,11 +12,13 @@ from functools import cache
 from singa_core.kernels.c.dialect import Call, Source
 from singa_opencl.kernels.conv_direct import COPY
 from singa_opencl.kernels.conv_geometry import Geometry
-from singa_opencl.kernels.gemm import BLOCK_BYTES, Tile, types
+from singa_opencl.kernels.gemm import BLOCK_BYTES, Tile, rounded, types
 
 SUM_BYTES = 128 << 10  # of sums in a work item
 IMAGE_BYTES = 96 << 10  # of images looked at together
-ROUNDS = 2  # work items for each unit, at least
+# Cycles of an element that is copied (in a row, or one of several) or read from a distant cache.
+COPY_PLAIN, COPY_STRIDED, READ = 0.4, 2.0, 0.25
+PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
 
 
 def fits(g: Geometry, shared: int) -> bool:
@@ -64,39 +66,44 @@ def tile_for(g: Geometry) -> tuple[int, int]:
     return (3, 4) if g.o % 3 == 0 or g.o > 8 else (2, 6)
 
 
-def cut(g: Geometry, units: int) -> tuple[int, int]:
-    """(channels of y, of x) of a work item: as near to a square as keeps all units busy."""
+def scratch(g: Geometry, o: int, c: int) -> tuple[int, int, int]:
+    """Elements of the sums of o channels of y by c of x, and of one image's copies of x and y."""
     outs, taps = tile_for(g)
-    vector = g.vector * g.itemsize
+    sums = -(-o // outs) * outs * -(-c * g.taps // taps) * taps * g.vector
+    return sums, c * seen_plane(g), o * grad_plane(g)
 
-    def size(o: int, c: int) -> int:
-        return -(-o // outs) * outs * -(-c * g.taps // taps) * taps * vector
 
-    o, c = g.o, g.c
-    while size(o, c) > SUM_BYTES and (o > outs or c > 1):
-        if c > 1 and c >= o:
-            c = -(-c // 2)
-        else:
-            o = half(o, outs)
-    while g.groups * -(-g.o // o) * -(-g.c // c) < ROUNDS * units and (o > outs or c > 1):
-        if c > 1 and c * 2 >= o:
-            c = -(-c // 2)
-        elif o > outs:
-            o = half(o, outs)
-        else:
-            c = -(-c // 2)
-    return o, c
+def cut(g: Geometry, units: int, shared: int) -> tuple[int, int]:
+    """(channels of y, of x) of a work item: those that keep all units busy and read least.
+
+    What a channel of x is read for again is every block of channels of y, and the other way round.
+    """
+    outs, _ = tile_for(g)
+    limit = min(shared, BLOCK_BYTES) // g.itemsize
+    copy = COPY_STRIDED if g.stride[1] > 1 else COPY_PLAIN
+    read_x = g.c * lines(g) * g.stride[1] * phase(g) * (copy if copies_x(g) else READ)
+    read_g = g.o * g.oh * span(g) * (COPY_PLAIN if grad_plane(g) else READ)
+    work = g.o * g.c * g.taps * g.oh * span(g) / g.vector / 2
+    best, chosen = float("inf"), (outs, 1)
+    for o in sorted({min(rounded(-(-g.o // p), outs), g.o) for p in PARTS}):
+        for c in sorted({-(-g.c // p) for p in PARTS}):
+            sums, x, grad = scratch(g, o, c)
+            if (o, c) != chosen and (sums * g.itemsize > SUM_BYTES or sums + x + grad > limit):
+                continue
+            blocks_o, blocks_c = -(-g.o // o), -(-g.c // c)
+            items = g.groups * blocks_o * blocks_c
+            waste = o * blocks_o * c * blocks_c / (g.o * g.c)
+            cost = work * waste + read_x * blocks_o + read_g * blocks_c
+            cost *= units * -(-items // units) / items if items < 8 * units else 1.0
+            if cost < best:
+                best, chosen = cost, (o, c)
+    return chosen
 
 
 def short(g: Geometry) -> int:
     """Vectors of a row where there are few of them: the loop over them disappears; else 0."""
     count = span(g) // g.vector
     return count if count <= 2 else 0
-
-
-def half(value: int, step: int) -> int:
-    """About half of it, a multiple of `step`."""
-    return max(-(-value // (2 * step)) * step, step)
 
 
 def micro(outs: int, taps: int, vectors: int, seen: str, grads: str) -> str:
@@ -252,30 +259,13 @@ def source(
 def grad_weight(g: Geometry, *, units: int, shared: int) -> tuple[list[Call], int]:
     """Calls for (x, grad, y, workspace) and the workspace's bytes, none."""
     outs, taps = tile_for(g)
-    o, c = cut(g, units)
-    sums = -(-o // outs) * outs * -(-c * g.taps // taps) * taps * g.vector
-    copied_x, copied_g = copies_x(g), bool(grad_plane(g))
+    o, c = cut(g, units, shared)
+    sums, copy_x, copy_g = scratch(g, o, c)
+    copied_x = copies_x(g)
     xplane = seen_plane(g) if copied_x else g.h * g.w
-    gplane = grad_plane(g) if copied_g else g.places
-    both = (c * xplane + o * gplane) * g.itemsize
-    some = min(max(IMAGE_BYTES // both, 1), g.n)
-    limit = min(shared, BLOCK_BYTES) // g.itemsize
-    while c * xplane * copied_x + o * gplane * copied_g + sums > limit and (c > 1 or o > outs):
-        if c > 1 and (c * xplane * copied_x >= o * gplane * copied_g or o <= outs):
-            c = -(-c // 2)
-        else:
-            o = half(o, outs)
-        sums = -(-o // outs) * outs * -(-c * g.taps // taps) * taps * g.vector
-    kernel = source(
-        g.code,
-        outs,
-        taps,
-        g.stride[1],
-        short(g),
-        sums,
-        some * c * xplane * copied_x,
-        some * o * gplane * copied_g,
-    )
+    gplane = grad_plane(g) or g.places
+    some = min(max(IMAGE_BYTES // ((c * xplane + o * gplane) * g.itemsize), 1), g.n)
+    kernel = source(g.code, outs, taps, g.stride[1], short(g), sums, some * copy_x, some * copy_g)
     xrow = phase(g) * g.stride[1] if copied_x else g.w
     numbers = (
         g.n, g.groups, g.c, g.h, g.w, g.o, g.oh, g.ow, g.taps, g.kw, g.stride[0], *g.dilation,
