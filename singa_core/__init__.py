@@ -9,12 +9,17 @@ Three names here are functions, and modules too: `device`, `tensor` and `update`
 the modules, so take what is in these with `from singa_core.device import Device`.
 """
 
+from types import ModuleType as _ModuleType
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import NoReturn as _NoReturn
+
 from singa_core import layers as layers
 from singa_core import ops as ops
 from singa_core import opt as opt
 from singa_core.autograd import backward as backward
 from singa_core.autograd import gradients as gradients
 from singa_core.device import Device as Device
+from singa_core.dtype import ALL as _DTYPES
 from singa_core.dtype import DType as DType
 from singa_core.engine import graph as graph
 from singa_core.layer import Layer as Layer
@@ -51,3 +56,16 @@ def device(name: str | None = None) -> Device:
     Raises: BackendNotFound, PluginError, DeviceError.
     """
     return as_device(name)
+
+
+if not _TYPE_CHECKING:  # to a type checker, no name is missing where there is this function
+
+    def __getattr__(name: str) -> _NoReturn:
+        """Tell where a name is that others have at their front door: `singa_core.ops.zeros`."""
+        told = f"module {__name__!r} has no attribute {name!r}"
+        for home in (ops, layers, opt):
+            if not isinstance(getattr(home, name, home), _ModuleType):
+                told += f"; try: {home.__name__}.{name}"
+        if any(name == dtype.name for dtype in _DTYPES):
+            told += f"; try: dtype={name!r}"
+        raise AttributeError(told, name=name)

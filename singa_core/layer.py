@@ -66,6 +66,8 @@ class Layer:
     _device: Device | None = None  # what `to` was given: for parameters to come
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, _VALUES) and isinstance(self.__dict__.get(name), Parameter):
+            check_replaced(self, name, value)
         kept = watched(value)
         if not isinstance(kept, _SEEN):
             check_registered(type(self).__name__, name, kept)
@@ -307,6 +309,22 @@ def _flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 # what is a layer or a parameter, or can hold none
 _SEEN = (bool, int, float, str, NoneType, Tensor, Layer, FunctionType, MethodType, type, ModuleType)
+
+
+# what may be meant as the next value of a parameter, where it would take its place
+_VALUES = (int, float, list, np.ndarray, np.generic, Tensor)
+
+
+def check_replaced(layer: Layer, name: str, value: Any) -> None:
+    """Raises: ArgumentError for a value that would make an end of a parameter or State."""
+    if isinstance(value, Parameter):
+        return
+    cell, got = layer.__dict__[name], type(value).__name__
+    kind = type(cell).__name__
+    raise ArgumentError(
+        f"{type(layer).__name__}.{name}", f"a {kind} in place of a {kind}, or None", f"a {got}",
+        hint=f"layer.{name}.assign(value), or `del layer.{name}` before",
+    )  # fmt: skip
 
 
 def check_registered(where: str, name: str, value: Any) -> None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from singa_core import homes
 from singa_core.checks import check_flag
 from singa_core.device import Device
+from singa_core.dtype import ALL as DTYPES
 from singa_core.dtype import DType, DTypeLike, as_dtype
 from singa_core.errors import (
     ArgumentError,
@@ -371,9 +372,12 @@ def apart(result: Any, inputs: Iterable[Any]) -> Any:
 
 
 def named_device(where: str, device: Device | str) -> Device:
-    """`as_device` where None would mean nothing. Raises: DeviceError for it."""
+    """`as_device` where None would mean nothing. Raises: DeviceError for it, and for a dtype."""
     if device is None:
         raise DeviceError(where, "a device or its name", None)
+    if isinstance(device, DType | str) and str(device) in [dtype.name for dtype in DTYPES]:
+        got = f"the dtype {device}"
+        raise DeviceError(where, "a device or its name", got, hint=f"x.astype({str(device)!r})")
     return as_device(device)
 
 

@@ -385,6 +385,8 @@ def front_door(x, y, net):
         (lambda: net.set_params(3), "Net.set_params: needs a dict of values, got 3"),
         (lambda: net.to(None), "to: needs a device or its name, got None"),
         (lambda: x.to(None), "to: needs a device or its name, got None"),
+        (lambda: x.to("float64"), r"to: needs a device .* got the dtype float64\ntry: x.astype"),
+        (lambda: net.to(x.dtype), "to: needs a device or its name, got the dtype float32"),
         (lambda: net.train("x"), "train: needs training True or False, got 'x'"),
         (lambda: x.register_hook(3), "register_hook: needs a function of the gradient, got 3"),
         (lambda: x.assign("a"), "assign: needs numbers of a supported dtype, got <U1 data"),
@@ -395,7 +397,7 @@ def front_door(x, y, net):
     ]
 
 
-@pytest.mark.parametrize("number", range(28))
+@pytest.mark.parametrize("number", range(30))
 def test_the_front_door(number):
     x = tensor([1.0, 2.0], requires_grad=True)
     net = Net()
@@ -403,3 +405,19 @@ def test_the_front_door(number):
     call, told = front_door(x, (x * x).sum(), net)[number]
     with pytest.raises(SingaError, match=f"^({told})"):
         call()
+
+
+@pytest.mark.parametrize(("name", "home"), [
+    ("zeros", "singa_core.ops.zeros"), ("randn", "singa_core.ops.randn"),
+    ("Linear", "singa_core.layers.Linear"), ("AdamW", "singa_core.opt.AdamW"),
+    ("float32", "dtype='float32'"), ("bool", "dtype='bool'"),
+])  # fmt: skip
+def test_names_that_are_elsewhere(name, home):
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}'; try: {home}$"):
+        getattr(sc, name)
+
+
+@pytest.mark.parametrize("name", ["nothing", "reduction", "__wrapped__"])  # ops.reduction: a module
+def test_names_that_are_nowhere(name):
+    with pytest.raises(AttributeError, match=f"^module 'singa_core' has no attribute '{name}'$"):
+        getattr(sc, name)

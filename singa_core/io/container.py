@@ -103,6 +103,8 @@ def write(
     target = Path(check_path("save", path))
     if target.is_dir():
         raise NotSaved(target, "it is a folder")
+    if target.exists() and not target.is_file():  # a device, a pipe: it would be replaced
+        raise NotSaved(target, "it is no regular file")
     sums = {name: describe(data) for name, data in members.items()}
     head = {"format": FORMAT, "version": library_version(), **manifest, "members": sums}
     contents = {MANIFEST: json.dumps(head, indent=1).encode(), **members}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from singa_core import ops
-from singa_core.checks import check_flag, check_integer, check_number
+from singa_core.checks import as_integer, check_flag, check_integer, check_number
 from singa_core.errors import ArgumentError, ShapeError
 from singa_core.layer import Layer
 from singa_core.mode import no_grad
@@ -121,16 +121,23 @@ class _LastAxes(Layer):
 
     def __init__(self, axes: int = 1, *, eps: float) -> None:
         where = type(self).__name__
-        self.axes = check_integer(where, "axes", axes, 1)
-        if self.axes > MAX_AXES:
-            raise ArgumentError(where, f"1 <= axes <= {MAX_AXES}", axes)
+        number = as_integer(axes)
+        if number is None or not 1 <= number <= MAX_AXES:
+            rule = f"an integer 1 <= axes <= {MAX_AXES}"
+            raise ArgumentError(where, rule, repr(axes), hint=self.hint())
+        self.axes = number
         self.eps = check_number(where, "eps", eps, 0.0)
         self.weight = Parameter((None,) * self.axes, "ones")
+
+    def hint(self) -> str:
+        """What to do about a size in place of a number of axes."""
+        return f"{type(self).__name__}() for the last axis: axes is how many, sizes are learnt"
 
     def last(self, x: Tensor) -> tuple[int, ...]:
         """The sizes of those axes."""
         if x.ndim < self.axes:
-            raise ShapeError(type(self).__name__, f"x.ndim >= axes == {self.axes}", x.ndim, x=x)
+            rule = f"x.ndim >= axes == {self.axes}"
+            raise ShapeError(type(self).__name__, rule, x.ndim, hint=self.hint(), x=x)
         shape: tuple[int, ...] = x.shape[x.ndim - self.axes :]
         return shape
 

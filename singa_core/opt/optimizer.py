@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import wraps
 from typing import Any, ClassVar
+
+import numpy as np
 
 from singa_core import ops
 from singa_core.autograd import stream
@@ -54,6 +57,11 @@ class Optimizer(ABC):
         self.params = params
         self.steps = Counter()
         self._slots: dict[Tensor, dict[str, Tensor]] = {}  # a tensor is a key by identity
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "__init__" in cls.__dict__:
+            cls.__init__ = rate_first(cls.__init__)  # type: ignore[method-assign]
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, watched(value))
@@ -261,10 +269,34 @@ class Optimizer(ABC):
 _UNPRINTED = frozenset({"_rule", "_schedule", "_slots"})  # a cache; read by each replay
 
 
+def rate_first(init: Callable[..., None]) -> Callable[..., None]:
+    """The constructor, which says what to do about parameters as the first argument."""
+
+    @wraps(init)
+    def __init__(self: Optimizer, *args: Any, **options: Any) -> None:
+        try:
+            init(self, *args, **options)
+        except (TypeError, ArgumentError):
+            if not args or not _are_parameters(args[0]):
+                raise
+            where, rule = type(self).__name__, "the learning rate first"
+            hint = f"{where}(0.1, params=model.get_params())"
+            raise ArgumentError(where, rule, "parameters", hint=hint) from None
+
+    return __init__
+
+
+def _are_parameters(given: Any) -> bool:
+    try:
+        return bool(listed("params", given))
+    except ArgumentError:
+        return False
+
+
 def listed(where: str, params: Params) -> list[Tensor]:
     """The parameters, each once. Raises: ArgumentError for anything else, or none."""
     got = f"a {type(params).__name__}"
-    if isinstance(params, Iterable) and not isinstance(params, Tensor | str):
+    if isinstance(params, Iterable) and not isinstance(params, Tensor | str | np.ndarray):
         items = list(params.values() if isinstance(params, Mapping) else params)
         others = sorted({type(item).__name__ for item in items if not isinstance(item, Tensor)})
         if items and not others:

@@ -321,6 +321,18 @@ def test_a_folder_that_cannot_be_synced_is_told_apart(path, monkeypatch):
     assert bits(other) == bits(model)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no special files on this system")
+def test_what_is_no_regular_file_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")  # devices are of this kind
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(NotSaved, match=f"{name}: not saved: it is no regular file"):
+            save(trained(1), tmp_path / name)
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "pipe"]
+
+
 def test_a_folder_in_place_of_the_file(tmp_path):
     (tmp_path / "there").mkdir()
     with pytest.raises(NotSaved, match="there: not saved: it is a folder"):

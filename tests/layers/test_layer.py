@@ -11,6 +11,7 @@ from singa_core import (
     Placeholder,
     gradients,
     graph,
+    no_grad,
     ops,
     opt,
     random,
@@ -308,6 +309,43 @@ def test_a_plain_tensor_is_no_state_but_is_read(array):
     layer.mask = array([5.0, 5.0])
     assert step(x).tolist() == [[15.0, 15.0]]
     assert step.records == 2
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize(
+    "kind", [tensor, np.asarray, list, lambda v: 3.0, lambda v: np.float32(2), lambda v: 1]
+)
+@pytest.mark.parametrize("name", ["factor", "offset", "seen"])
+def test_a_value_does_not_take_a_parameter_s_place(array, name, kind, recorded):
+    layer, x = Scale(), array([[1.0, 2.0]])
+    before, value = contents(layer), kind([5.0, 5.0])
+    for _ in range(2):  # before it has a value, and after
+        cell = "State" if name == "seen" else "Parameter"
+        told = f"Scale.{name}: needs a {cell} in place of a {cell}, or None, got a "
+        with pytest.raises(
+            ArgumentError, match=f"^{told}{type(value).__name__}\ntry: layer.{name}.assign"
+        ):
+            (graph(lambda: setattr(layer, name, value)) if recorded else lambda: setattr(layer, name, value))()  # fmt: skip
+        assert contents(layer) == before
+        layer(x)
+        before = contents(layer)
+
+
+def test_what_may_take_a_parameter_s_place(array):
+    layer, x = Scale(), array([[1.0, 2.0]])
+    layer(x)
+    with no_grad():
+        layer.factor *= 2.0  # the cell itself, with a new value
+    layer.offset = layer.factor
+    assert layer(x).tolist() == [[4.0, 6.0]]
+    layer.offset = Parameter((2,), "ones")
+    assert layer(x).tolist() == [[3.0, 5.0]]
+    del layer.offset
+    layer.offset = array([1.0, 2.0])
+    assert layer(x).tolist() == [[3.0, 6.0]]
+    assert list(layer.get_params()) == ["factor"]
+    layer.factor = None
+    assert list(layer.get_params()) == []
 
 
 def test_an_activation_kept_as_an_attribute_is_no_parameter(array):

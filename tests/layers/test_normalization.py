@@ -6,7 +6,7 @@ import pytest
 from checks import both, random
 from singa_core import Model, Placeholder, gradients, ops, opt
 from singa_core.engine import graph
-from singa_core.errors import ArgumentError, ShapeError
+from singa_core.errors import ArgumentError, ShapeError, SingaError
 from singa_core.layers import (
     BatchNorm1d,
     BatchNorm2d,
@@ -144,6 +144,12 @@ def test_input_that_does_not_fit(array):
     assert layer.eval()(array(random(1, 3))).shape == (1, 3)
     with pytest.raises(ShapeError, match="LayerNorm: needs x.ndim >= axes == 3, got 2"):
         LayerNorm(3)(array(random(2, 3)))
+    for make in (lambda: LayerNorm(16)(array(random(2, 3, 16))), lambda: LayerNorm(128),
+                 lambda: RMSNorm((3, 4)), lambda: LayerNorm(0)):  # fmt: skip
+        with pytest.raises(
+            SingaError, match=r"axes.*, got (.|\n)*Norm\(\) for the last axis: axes is"
+        ):
+            make()
     with pytest.raises(
         ShapeError, match=r"GroupNorm: needs x \(n, c, \*size\) with c divisible by groups == 2"
     ):

@@ -1,5 +1,7 @@
 """Optimisers: three steps by hand, rates and schedules, the two ways of use, and what is refused."""
 
+from inspect import signature
+
 import numpy as np
 import pytest
 
@@ -219,6 +221,33 @@ def test_a_tape_can_be_kept_for_a_second_optimiser(array):
 def test_settings_out_of_range_are_named(make, text):
     with pytest.raises(ArgumentError, match=text):
         make()
+
+
+@pytest.mark.parametrize("kind", [opt.SGD, opt.Adam, opt.AdamW, opt.RMSprop, opt.Adagrad])
+@pytest.mark.parametrize(
+    "form", [dict, dict.values, lambda d: list(d.values()), lambda d: iter([*d.values()])]
+)
+@pytest.mark.parametrize("rest", [((), {}), ((0.1,), {}), ((), {"lr": 0.1})])
+def test_parameters_come_after_the_rate(array, kind, form, rest):
+    params = {"w": array([1.0])}
+    with pytest.raises(ArgumentError) as caught:
+        kind(form(params), *rest[0], **rest[1])
+    hint = f"{kind.__name__}(0.1, params=model.get_params())"
+    said = f"{kind.__name__}: needs the learning rate first, got parameters\ntry: {hint}"
+    assert str(caught.value) == said
+    assert kind(0.1, params=form(params)).params == [params["w"]]
+
+
+def test_an_optimizer_of_one_s_own_may_take_parameters_first(array):
+    class Mine(opt.SGD):
+        def __init__(self, params, lr):
+            super().__init__(lr, params=params)
+
+    weight = array([1.0])
+    assert Mine([weight], 0.25).lr == 0.25
+    assert list(signature(Mine).parameters) == ["params", "lr"]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'rate'"):
+        opt.SGD(0.1, rate=3)
 
 
 @pytest.mark.parametrize("recorded", [False, True])
