@@ -178,6 +178,8 @@ class OpenCLDevice(Device):
     # -- launches ----------------------------------------------------------------------------------
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        if not self._opened:
+            self.open()
         try:
             if self.compiler.waiting:
                 self.compiler.make()

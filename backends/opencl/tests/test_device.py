@@ -96,6 +96,14 @@ def test_importing_the_manifest_imports_no_driver():
     assert out == "False", err
 
 
+def test_a_device_opens_whatever_is_asked_of_it_first():
+    for first in ("d.call(int)", "d.synchronize()", "d.alloc(4)", "d.target('c')"):
+        out, err, _ = python(
+            f"import singa_core as sc; d = sc.device('opencl'); {first}; d.synchronize(); print(1)"
+        )
+        assert out == "1", (first, err)
+
+
 # -- memory -------------------------------------------------------------------------------------------
 
 
