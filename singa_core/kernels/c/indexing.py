@@ -140,7 +140,7 @@ _SCATTER = """
     IDX g = GID;
     if (g >= strips * ranges) return;
     IDX low = (g / strips) * share, high = min(low + share, places);
-    IDX e0 = (g % strips) * chunk, e1 = min(e0 + chunk, elements);
+    IDX begin = (g % strips) * chunk, end = min(begin + chunk, elements);
     for (IDX i = 0; i < count; i++) {{
         IDX q = i, index_at = 0, v_at = 0;
         {walked}
@@ -151,7 +151,7 @@ _SCATTER = """
             continue;
         }}
         if (k < low || k >= high) continue;
-        for (IDX e = e0; e < e1; e++) {{
+        for (IDX e = begin; e < end; e++) {{
             IDX r = e;
             {offsets}
             IDX at = at1 + (IDX)k * step, from = at0 + v_at;
