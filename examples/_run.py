@@ -16,11 +16,12 @@ from typing import Any
 import singa_core as sc
 from singa_core.callbacks import Checkpoint
 from singa_core.errors import ArgumentError
+from singa_core.evaluation import evaluate
 from singa_core.io.checkpoint import Mismatch
 from singa_core.io.container import FileDamaged, FormatTooNew
 from singa_core.metric import Metric
 from singa_core.plot import PlotMissing, curves
-from singa_core.training import History, evaluate, fit
+from singa_core.training import History, fit
 
 MIB = 2**20
 COMPARED = 8  # steps in a round of a comparison

@@ -336,7 +336,21 @@ def finish(recorder: Recorder, result: Any, algorithm: str = "memory") -> Record
         left = state.left if state.left is not state.found else None
         grads.append((_real_owner(state, recorder), None if left is None else slot_of(left)))
     cells = [source.payload for source in recorder.cells.values()]
-    numbers = {id(cell): i for i, cell in enumerate(cells)}
+    recorded = number(recorder, list(results), *_assigned(recorder))
+    with use_mode(Mode(False, None)):
+        program = optimise(recorded, recorder.device, algorithm)
+        executable = recorder.device.load(program) or LoopExecutable(
+            program, recorder.device, cells
+        )
+    return Recording(
+        recorder.device, recorded, program, executable, cells, recorder.host, shape, outs, grads,
+        [None] * len(recorder.scalars),
+    )  # fmt: skip
+
+
+def _assigned(recorder: Recorder) -> tuple[list[tuple[int, Value]], list[tuple[int, Value]]]:
+    """(number, new value) of cells that name another value now, and of such arguments."""
+    numbers = {key: i for i, key in enumerate(recorder.cells)}
     arg_numbers = {id(arg): i for i, arg in enumerate(recorder.args)}
     updates, arg_updates = [], []
     for key, (_, value) in recorder.overlay.items():
@@ -344,24 +358,7 @@ def finish(recorder: Recorder, result: Any, algorithm: str = "memory") -> Record
             updates.append((numbers[key], value))
         elif key in arg_numbers:
             arg_updates.append((arg_numbers[key], value))
-    recorded = number(recorder, list(results), updates, arg_updates)
-    with use_mode(Mode(False, None)):
-        program = optimise(recorded, recorder.device, algorithm)
-        executable = recorder.device.load(program) or LoopExecutable(
-            program, recorder.device, cells
-        )
-    return Recording(
-        recorder.device,
-        recorded,
-        program,
-        executable,
-        cells,
-        recorder.host,
-        shape,
-        outs,
-        grads,
-        [None] * len(recorder.scalars),
-    )
+    return updates, arg_updates
 
 
 def _real_owner(state: GradState, recorder: Recorder) -> GradState:

@@ -123,8 +123,8 @@ class Model(Layer):
     # -- a training in one call, and files; each is documented where it is defined -----------------
 
     fit = late("singa_core.training", "fit")
-    evaluate = late("singa_core.training", "evaluate")
-    predict = late("singa_core.training", "predict")
+    evaluate = late("singa_core.evaluation", "evaluate")
+    predict = late("singa_core.evaluation", "predict")
     summary = late("singa_core.summary", "summary")
     save = late("singa_core.io.checkpoint", "save")
     load = late("singa_core.io.checkpoint", "load")

@@ -1,4 +1,4 @@
-"""Training loops: `fit`, `evaluate` and `predict`, over any model and any iterable of batches.
+"""Training loops: `fit`, over any model and any iterable of batches.
 
 A *loader* is whatever can be looped over once for each epoch: an `ArrayLoader`, a list of batches,
 a loader of another library. A batch is a tuple or list (the positional arguments of
@@ -11,40 +11,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import contextmanager
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from singa_core.arguments import outline
 from singa_core.callbacks.base import Callback
 from singa_core.callbacks.packs import PackEvents
 from singa_core.callbacks.show import ProgressBar
 from singa_core.checks import check_integer
 from singa_core.data.batches import (
     ARRAYS,
-    INPUTS,
     LoaderFailed,
     arguments,
     batches_of,
     call,
-    joined,
     losses_in,
     on_device,
     output_in,
     samples,
     split,
 )
-from singa_core.data.loader import ArrayLoader
 from singa_core.device import Device
 from singa_core.errors import ArgumentError
+from singa_core.evaluation import check_measurable, evaluate, home_of, in_mode
 from singa_core.interrupts import Interrupts
 from singa_core.metric import Metric, Metrics, RunningLoss, named, value_of
 from singa_core.mode import no_grad
 from singa_core.opt.optimizer import Optimizer
 from singa_core.plugins import packs
-from singa_core.tensor import Tensor, as_device
+from singa_core.tensor import Tensor
 
 if TYPE_CHECKING:
     from singa_core.model import Model
@@ -79,9 +72,6 @@ class History:
 
     def __repr__(self) -> str:
         return f"<History of {len(self.rows)} epochs>"
-
-
-# -- the three functions ---------------------------------------------------------------------------
 
 
 def fit(
@@ -124,6 +114,17 @@ def fit(
     check_integer("fit", "epochs", epochs, 0)
     if device is not None:
         model.to(device)
+    listeners = _listeners(callbacks, progress)
+    judges = named(metrics)
+    if validation is not None:
+        check_measurable("fit, validation", model, judges)
+    training = Training(model, loader, epochs, validation, judges, listeners)
+    with in_mode(model, training=True):
+        return training.run()
+
+
+def _listeners(callbacks: Sequence[Callback], progress: bool) -> list[Callback]:
+    """Who is told of a training's events. Raises: ArgumentError for what is no callback."""
     if not isinstance(callbacks, list | tuple):
         raise ArgumentError("fit", "a list of callbacks", repr(callbacks))
     listeners = list(callbacks)
@@ -134,73 +135,7 @@ def fit(
         listeners.append(ProgressBar())
     if packs.listen():
         listeners.append(PackEvents())
-    judges = named(metrics)
-    if validation is not None:
-        _measurable("fit, validation", model, judges)
-    training = Training(model, loader, epochs, validation, judges, listeners)
-    with _mode(model, training=True):
-        return training.run()
-
-
-def evaluate(
-    model: Model,
-    loader: Iterable[Any],
-    *,
-    metrics: Metrics = (),
-    device: Device | str | None = None,
-) -> dict[str, float]:
-    """Mean loss and metrics of a model over the batches of a loader, in evaluation mode.
-
-    The model gets all items of a batch but the last, which is the target; `model.loss` is used if
-    there is one.
-
-    Raises: LoaderFailed if the loader raises; ArgumentError for a loader without batches, batches
-        that `forward` does not take, and where there is neither a loss nor a metric.
-    """
-    found = deepcopy(named(metrics))
-    _measurable("evaluate", model, found)
-    for metric in found.values():
-        metric.reset()
-    loss, where = RunningLoss(), _where(model, device)
-    with _mode(model, training=False), no_grad():
-        for batch in batches_of("evaluate", loader):
-            args, options, target = split(on_device(batch, where))
-            output = call("evaluate", model, model.forward, (args, options), ARRAYS)
-            if model.loss is not None:
-                loss.update(model.loss(output, target), samples(batch))
-            for metric in found.values():
-                metric.update(output, target)
-    means = {"loss": loss.result()} if model.loss is not None else {}
-    return means | {name: value_of(name, metric) for name, metric in found.items()}
-
-
-def predict(
-    model: Model,
-    data: Any,
-    *,
-    batch_size: int = 256,
-    device: Device | str | None = None,
-) -> Any:
-    """The model's outputs for all samples, as host arrays, in evaluation mode.
-
-    Args:
-        model: what to call.
-        data: an array or tensor, which is cut into batches, or a loader, all of whose items are
-            inputs.
-        batch_size: samples in a batch, where `data` is an array.
-        device: where to compute; by default where the model is.
-
-    Shapes: batches are joined along their first axis; tuples, lists and dicts stay what they are.
-    """
-    if isinstance(data, Tensor | np.ndarray):
-        data = ArrayLoader(data, batch_size=batch_size, shuffle=False)
-    parts, where = [], _where(model, device)
-    with _mode(model, training=False), no_grad():
-        for batch in batches_of("predict", data):
-            inputs = arguments(on_device(batch, where))
-            made = call("predict", model, model.forward, inputs, INPUTS)
-            parts.append(outline(made, lambda x: x.numpy().copy() if isinstance(x, Tensor) else x))
-    return joined(parts)
+    return listeners
 
 
 # -- a training under way --------------------------------------------------------------------------
@@ -243,7 +178,7 @@ class Training:
         self.history = History()
         self.failure: BaseException | None = None
         self.in_step = False
-        self.device = _where(model, None)
+        self.device = home_of(model, None)
         self._losses: dict[str, RunningLoss] = {}
         self._interrupts = Interrupts()
         self._skip = 0
@@ -397,39 +332,6 @@ class Training:
             yield f"{kind} {seen[kind]}", callback
 
 
-# -- small helpers ---------------------------------------------------------------------------------
-
-
-def _measurable(where: str, model: Model, metrics: Mapping[str, Metric]) -> None:
-    """Raises: ArgumentError where an evaluation would tell nothing."""
-    if model.loss is None and not metrics:
-        raise ArgumentError(
-            where, "a loss or metrics", "neither",
-            hint="model.loss = a function of (output, target), or metrics=[...]",
-        )  # fmt: skip
-
-
-def _where(model: Model, device: Device | str | None) -> Device:
-    return model._where() if device is None else as_device(device)
-
-
 def _place(loader: Any) -> Any:
     """Where a loader is, as JSON; None if it does not say."""
     return loader.state() if hasattr(loader, "state") and hasattr(loader, "restore") else None
-
-
-@contextmanager
-def _mode(model: Model, *, training: bool) -> Iterator[None]:
-    """Training or evaluation mode; each layer is put back into its own after.
-
-    A model that is in training mode keeps its layers' own modes: some may be frozen on purpose.
-    """
-    modes = [(layer, layer.training) for layer in model.layers()]
-    if not (training and model.training):
-        model.train(training)
-    try:
-        yield
-    finally:
-        for layer, mode in modes:
-            if layer.training != mode:
-                layer.training = mode

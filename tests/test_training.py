@@ -20,9 +20,10 @@ from singa_core.callbacks import Callback, Checkpoint, EarlyStopping, JsonlLog, 
 from singa_core.data.batches import LoaderFailed
 from singa_core.data.loader import ArrayLoader
 from singa_core.errors import ArgumentError, ShapeError
+from singa_core.evaluation import evaluate, predict
 from singa_core.io.checkpoint import CheckpointWarning
 from singa_core.metric import Accuracy, Mean, TopKAccuracy, accuracy
-from singa_core.training import evaluate, fit, predict
+from singa_core.training import fit
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(50, 4)).astype(np.float32)

@@ -12,7 +12,8 @@ FLOORS = (
     ("F4 layers", "layer layers parameter watched fingerprint initializer opt metric data"),
     (
         "F5 model",
-        "model io hooks training interrupts callbacks summary plot plugins conformance cli __main__",
+        "model io hooks training evaluation interrupts callbacks summary plot plugins conformance cli "
+        "__main__",
     ),
 )
 OPEN_TO_BACKENDS = 1  # backends import up to this floor
