@@ -14,6 +14,7 @@ from singa_core.dtype import BY_CODE
 from singa_core.errors import ArgumentError
 from singa_core.kernels import ALL_SIGNATURES, table
 from singa_core.kernels.array import array as shared
+from singa_core.kernels.c import c
 from singa_core.operation import Operation
 from singa_core.optable import FUNCTIONS, OPS, function, register
 from singa_core.registry import registry
@@ -94,19 +95,24 @@ def test_backward_takes_what_infer_and_keeps_say(name):
 
 def test_the_primitives_are_published_and_counted():
     assert len(ops.PRIMITIVES) == 54
-    assert set(ops.PRIMITIVES) <= set(shared.ops()), (
-        "a primitive without a kernel in the shared language"
-    )
     assert ops.PRIMITIVES == tuple(sorted(ops.PRIMITIVES))
 
 
-def test_the_shared_language_has_kernels_of_known_ops_only():
-    assert set(shared.ops()) <= set(OPS)
+@pytest.mark.parametrize("name", ops.PRIMITIVES)
+def test_both_shared_languages_have_kernels_of_a_primitive_for_the_same_types(name):
+    told, other = (set(language.signatures(name)) for language in (shared, c))
+    assert told
+    assert other == {ALL_SIGNATURES} or told <= other
+
+
+@pytest.mark.parametrize("language", [shared, c], ids=["array", "c"])
+def test_the_shared_languages_have_kernels_of_known_ops_only(language):
+    assert set(language.ops()) <= set(OPS)
 
 
 def languages():
     """Every language that some backend here speaks."""
-    names = {"array"}
+    names = {"array", "c"}
     for backend in ("cpu_numpy",):
         names.update(registry.resolve(backend).languages)
     return sorted(names)

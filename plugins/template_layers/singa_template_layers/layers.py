@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import singa_core as sc
-from singa_core.errors import ArgumentError, ShapeError
+from singa_core.checks import check_integer
+from singa_core.errors import ShapeError
 from singa_template_layers import ops
 
 
@@ -14,9 +15,7 @@ class Squash(sc.Layer):
     """
 
     def __init__(self, axis: int = -1) -> None:
-        if isinstance(axis, bool) or not isinstance(axis, int):
-            raise ArgumentError("Squash", "an integer axis", repr(axis))
-        self.axis = axis
+        self.axis = check_integer("Squash", "axis", axis)
 
     def forward(self, x: sc.Tensor) -> sc.Tensor:
         y: sc.Tensor = ops.squash(x, axis=self.axis)
