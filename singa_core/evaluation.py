@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,10 +26,8 @@ from singa_core.device import Device
 from singa_core.errors import ArgumentError
 from singa_core.metric import Metric, Metrics, RunningLoss, named, value_of
 from singa_core.mode import no_grad
+from singa_core.model import Model, check_function
 from singa_core.tensor import Tensor, as_device
-
-if TYPE_CHECKING:
-    from singa_core.model import Model
 
 
 def evaluate(
@@ -94,12 +92,14 @@ def predict(
 
 
 def check_measurable(where: str, model: Model, metrics: Mapping[str, Metric]) -> None:
-    """Raises: ArgumentError where an evaluation would tell nothing."""
+    """Raises: ArgumentError where an evaluation would tell nothing, or has no function as loss."""
     if model.loss is None and not metrics:
         raise ArgumentError(
             where, "a loss or metrics", "neither",
             hint="model.loss = a function of (output, target), or metrics=[...]",
         )  # fmt: skip
+    if model.loss is not None:
+        check_function(model, "loss", model.loss)
 
 
 def home_of(model: Model, device: Device | str | None) -> Device:

@@ -13,7 +13,7 @@ from singa_core.checks import check_flag
 from singa_core.device import Device
 from singa_core.dtype import DTypeLike, as_dtype
 from singa_core.engine import GraphFunction
-from singa_core.errors import ArgumentError, DeviceError, SingaError
+from singa_core.errors import ArgumentError, DeviceError, ShapeError, SingaError
 from singa_core.layer import Layer, as_tensors, place
 from singa_core.mode import MODE, Mode, use_mode
 from singa_core.passes import ALGORITHMS
@@ -39,6 +39,9 @@ class Placeholder:
     def __init__(
         self, shape: Sequence[int], dtype: DTypeLike = "float32", device: Device | str | None = None
     ) -> None:
+        if isinstance(shape, list | tuple) and any(size is None for size in shape):
+            hint = "the size of a usual batch: others are recorded on their own"
+            raise ShapeError("Placeholder", "all sizes", repr(shape), hint=hint)
         sizes, kind = check_shape("Placeholder", shape), as_dtype(dtype, "Placeholder")
         check_size("Placeholder", sizes, kind)
         self.spec = Spec(sizes, kind)
@@ -108,16 +111,11 @@ class Model(Layer):
         return self._graphed("train_one_batch", Model._default_step, (x, target), {})
 
     def _default_step(self, x: Any, target: Any) -> Any:
-        if self.loss is None or self.optimizer is None:
-            missing = "loss" if self.loss is None else "optimizer"
-            raise ArgumentError(
-                type(self).__name__,
-                f"the attribute {missing!r} for the default train_one_batch", "none",
-                hint=f"set model.{missing}, or define train_one_batch",
-            )  # fmt: skip
+        check_function(self, "loss", self.loss)
+        check_function(self, "optimizer", self.optimizer)
         output = self(x)
-        loss = self.loss(output, target)
-        self.optimizer(loss)
+        loss = self.loss(output, target)  # type: ignore[misc]  # functions, both
+        self.optimizer(loss)  # type: ignore[misc]
         return output, loss
 
     # -- a training in one call, and files; each is documented where it is defined -----------------
@@ -234,6 +232,22 @@ class Model(Layer):
             for (name, _, device), function in functions.items()
             for recording in function.recordings
         ]
+
+
+def check_function(model: Model, name: str, value: Any) -> None:
+    """Raises: ArgumentError for a loss or an optimiser that is none, a name of one, or a class."""
+    where, use = type(model).__name__, f"the attribute {name!r}"
+    if value is None:
+        raise ArgumentError(
+            where, f"{use} for the default train_one_batch", "none",
+            hint=f"set model.{name}, or define train_one_batch",
+        )  # fmt: skip
+    if isinstance(value, type):
+        rule = f"an object as {use}"
+        raise ArgumentError(where, rule, f"the class {value.__name__}", hint=f"{value.__name__}()")
+    if not callable(value):
+        hint = "singa_core.ops.mse_loss" if name == "loss" else "singa_core.opt.Adam(0.001)"
+        raise ArgumentError(where, f"a function as {use}", repr(value), hint=hint)
 
 
 def _through_graph(method: Callable[..., Any]) -> Callable[..., Any]:

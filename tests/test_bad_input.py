@@ -376,6 +376,7 @@ def front_door(x, y, net):
             lambda: net.compile([place], use_graph=3),
             "compile: needs use_graph True or False, got 3",
         ),
+        (lambda: sc.Placeholder((None, 3)), r"Placeholder: needs all sizes, got \(None, 3\)\ntry:"),
         (lambda: net.fit(batch, 1, metrics=3), "metrics: needs a list or dict of metrics, got 3"),
         (lambda: net.fit(batch, 1, callbacks=3), "fit: needs a list of callbacks, got 3"),
         (lambda: net.fit(batch, 1.5), "fit: needs an integer epochs >= 0, got 1.5"),
@@ -397,7 +398,7 @@ def front_door(x, y, net):
     ]
 
 
-@pytest.mark.parametrize("number", range(30))
+@pytest.mark.parametrize("number", range(31))
 def test_the_front_door(number):
     x = tensor([1.0, 2.0], requires_grad=True)
     net = Net()

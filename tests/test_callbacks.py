@@ -139,6 +139,8 @@ def test_without_validation_there_will_be_no_such_metric(device, tmp_path, monke
     (lambda: Checkpoint("x", every=0), "Checkpoint: needs an integer every >= 1, got 0"),
     (lambda: Checkpoint("x", keep=0), "Checkpoint: needs an integer keep >= 1, got 0"),
     (lambda: Checkpoint("x", best="loss", mode="?"), "Checkpoint: needs mode among min, max, got '?'"),
+    (lambda: Checkpoint("{val_loss}.x"), r"Checkpoint: needs {epoch} or {step} in the name, got {val_loss}"),
+    (lambda: Checkpoint("{step}-{epoch:03d}"), r"needs {epoch} or {step} in the name, got {epoch:03d}"),
     (lambda: JsonlLog("x", every=0), "JsonlLog: needs an integer every >= 1, got 0"),
 ])  # fmt: skip
 def test_arguments_that_are_refused(make, text):
@@ -384,6 +386,18 @@ def test_a_resumed_training_still_removes_its_old_files(tmp_path):
     os.utime(tmp_path / "x-1", (10**9, 10**9))
     resumed(path, 5, keep=2)
     assert names(tmp_path) == ["x-1", "x-4", "x-5"]
+
+
+def test_a_folder_is_no_file(device, tmp_path):
+    model = model_on(device)
+    before, said = (
+        bits(model),
+        "Checkpoint: needs the path of a file, got that of a folder\ntry: .*run.ckpt",
+    )
+    for path in (tmp_path, f"{tmp_path}/"):
+        with pytest.raises(ArgumentError, match=said):
+            model.fit(loader(), 1, callbacks=[Checkpoint(path)], progress=False)
+    assert bits(model) == before
 
 
 def test_folders_are_made_or_it_fails_at_once(tmp_path):

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import singa_core
 from house import counts
 from nets import Net, Scale
-from singa_core import Model, Placeholder, opt, random, tensor
+from singa_core import Model, Placeholder, layers, opt, random, tensor
 from singa_core.callbacks import Callback, Checkpoint, EarlyStopping, JsonlLog, ReduceOnPlateau
 from singa_core.data.batches import LoaderFailed
 from singa_core.data.loader import ArrayLoader
@@ -48,6 +49,10 @@ def all_bits(model):
         {k: v if isinstance(v, int) else v.numpy().tobytes() for k, v in slots.items()},
         {name: stream.state() for name, stream in random.STREAMS.items()},
     )
+
+
+def bits(model):
+    return {name: cell.numpy().tobytes() for name, cell in model.get_states().items()}
 
 
 def untimed(history):
@@ -376,6 +381,25 @@ def test_an_evaluation_tells_something(device):
         fit(model, loader(), 1, validation=loader(), progress=False)
     assert all_bits(model) == before
     assert list(evaluate(model, loader(), metrics=[Accuracy()])) == ["accuracy"]
+
+
+@pytest.mark.parametrize("use_graph", [False, True])
+@pytest.mark.parametrize(("name", "value", "text"), [
+    ("loss", "mse", r"a function as the attribute 'loss', got 'mse'\ntry: singa_core.ops.mse_loss"),
+    ("loss", Scale, r"an object as the attribute 'loss', got the class Scale\ntry: Scale\(\)"),
+    ("optimizer", "adam", r"a function as the attribute 'optimizer', got 'adam'\ntry: .*opt.Adam\(0.001\)"),
+    ("optimizer", opt.Adam, r"an object as the attribute 'optimizer', got the class Adam\ntry: Adam\(\)"),
+])  # fmt: skip
+def test_losses_and_optimisers_that_are_none(device, use_graph, name, value, text):
+    model = model_on(device, use_graph=use_graph)
+    before = bits(model)
+    setattr(model, name, value)
+    with pytest.raises(ArgumentError, match=f"Net: needs {text}"):
+        fit(model, loader(), 1, progress=False)
+    if name == "loss":
+        with pytest.raises(ArgumentError, match=f"Net: needs {text}"):
+            evaluate(model, loader())
+    assert bits(model) == before
 
 
 @pytest.mark.parametrize("use_graph", [False, True])
@@ -818,6 +842,28 @@ def test_every_snippet_of_the_page_runs(tmp_path, monkeypatch, capsys):
     assert names["slowest"].slowest > 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log.jsonl", "net.sc", "run.ckpt"]
     callbacks = importlib.import_module("singa_core.callbacks")
-    shown = set(re.findall(r"^\| `(\w+)\(", page.read_text("utf-8"), re.MULTILINE))
+    section = page.read_text("utf-8").split("\n## Callbacks\n")[1].split("\n## ")[0]
+    shown = set(re.findall(r"^\| `(\w+)\(", section, re.MULTILINE))
     assert shown == set(vars(callbacks)) & shown
     assert len(shown) == 6
+
+
+def test_what_the_page_says_instead_of_pytorch_s_names_works(tmp_path):
+    page = Path(__file__).resolve().parent.parent / "docs" / "training.md"
+    section = page.read_text("utf-8").split("\n## Coming from PyTorch\n")[1]
+    rows = re.findall(r"^\| .* \| (.*) \|$", section, re.MULTILINE)[1:]
+    codes = [code for row in rows for code in re.findall(r"`([^`]*\([^`]*\))`", row)]
+    model = Net().compile([Placeholder((8, 4))])
+    x = tensor(X[:8])
+    names = (
+        vars(layers) | vars(opt) | {"sc": singa_core, "ArrayLoader": ArrayLoader, "model": model}
+    )
+    names |= {"x": x, "xs": [x, x], "y": Y[:8], "path": tmp_path / "x", "features": 4, "heads": 2}
+    names |= {"optimizer": opt.SGD(0.1), "get_states": model.get_states}
+    names |= {"set_states": lambda _: model.set_states(model.get_states())}
+    for code in codes:
+        names["loss"] = model.loss(model(x), tensor(Y[:8]))
+        eval(code, names)
+    assert len(codes) == 13
+    assert singa_core.ops.concat([x, x], axis=1).shape == (8, 8)
+    assert x.astype("float64").dtype.name == "float64"

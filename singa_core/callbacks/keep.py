@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from singa_core.callbacks.base import Best, Callback
 from singa_core.checks import check_flag, check_integer, check_path
@@ -17,6 +17,9 @@ from singa_core.io.container import FileDamaged, NotSaved
 
 if TYPE_CHECKING:
     from singa_core.training import Training
+
+
+_FIELDS: Final = ("{epoch}", "{step}")
 
 
 class Checkpoint(Callback):
@@ -38,9 +41,10 @@ class Checkpoint(Callback):
 
     A file that cannot be written is a warning, and the training goes on.
 
-    Raises: out of `fit`, to begin with: Mismatch for a file of another model, FileDamaged if there
-        is no other file, ArgumentError for one that no Checkpoint saved; OSError where `resume` is
-        a path and no such file is there.
+    Raises: ArgumentError for other things in braces. Out of `fit`, to begin with: Mismatch for a
+        file of another model, FileDamaged if there is no other file, ArgumentError for one that no
+        Checkpoint saved and where `path` is a folder; OSError where `resume` is a path and no such
+        file is there.
     """
 
     last = True
@@ -51,6 +55,9 @@ class Checkpoint(Callback):
         resume: bool | str | os.PathLike[str] = False,
     ) -> None:  # fmt: skip
         self.path = Path(check_path("Checkpoint", path))
+        others = [field for field in re.findall(r"\{.*?\}", self.path.name) if field not in _FIELDS]
+        if others:
+            raise ArgumentError("Checkpoint", f"{' or '.join(_FIELDS)} in the name", others[0])
         self.every = check_integer("Checkpoint", "every", every, 1)
         self.keep = None if keep is None else check_integer("Checkpoint", "keep", keep, 1)
         named = isinstance(resume, str | os.PathLike)
@@ -63,6 +70,9 @@ class Checkpoint(Callback):
         if self._best is not None:
             self._best.begin(training)
         self.path.parent.mkdir(parents=True, exist_ok=True)  # what cannot work fails at once
+        if self.path.is_dir():
+            hint = f"{self.path / 'run.ckpt'}"
+            raise ArgumentError("Checkpoint", "the path of a file", "that of a folder", hint=hint)
         if isinstance(self.resume, str | os.PathLike):
             self._go_on(training, Path(self.resume))
             self._written = []  # the files of another training stay
