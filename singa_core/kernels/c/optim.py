@@ -33,6 +33,10 @@ class Step:
         exact = float(value if self.dtype is float64 else np.float32(value)).hex()
         return f"({{T}})({exact}{'' if self.dtype is float64 else 'f'})"
 
+    def rate(self, name: str) -> str:
+        """A float32 input, in the type that is computed in before anything is done to it."""
+        return f"({{T}})({name})" if self.dtype is float64 else name
+
     def let(self, name: str, text: str) -> None:
         """Name a value."""
         self.lines.append((name, text))
@@ -126,18 +130,17 @@ def moments(s: Step, grad: str, rate: str, attrs: dict[str, Any]) -> None:
 
 def root(s: Step, square: str, correction: str, eps: float) -> str:
     """sqrt(square / correction) + eps."""
-    wide = f"({{T}})({correction})" if s.dtype is float64 else correction
-    return f"(sqrt({square}) / sqrt({wide}) + {s.number(eps)})"
+    return f"(sqrt({square}) / sqrt({s.rate(correction)}) + {s.number(eps)})"
 
 
 @step("adam_step", 2, 3)
 def adam(s: Step, **attrs: Any) -> None:
     moments(s, "x3", "x4", attrs)
-    s.let("y0", f"kept - x4 / x5 * y1 / {root(s, 'y2', 'x6', attrs['eps'])}")
+    s.let("y0", f"kept - {s.rate('x4')} / x5 * y1 / {root(s, 'y2', 'x6', attrs['eps'])}")
 
 
 @step("amsgrad_step", 3, 3)
 def amsgrad(s: Step, **attrs: Any) -> None:
     moments(s, "x4", "x5", attrs)
     s.let("y3", "(x3 > y2 | x3 != x3) ? x3 : y2")
-    s.let("y0", f"kept - x5 / x6 * y1 / {root(s, 'y3', 'x7', attrs['eps'])}")
+    s.let("y0", f"kept - {s.rate('x5')} / x6 * y1 / {root(s, 'y3', 'x7', attrs['eps'])}")
