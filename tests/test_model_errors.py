@@ -21,7 +21,7 @@ def test_a_placeholder_shows_what_it_stands_for():
 
 
 @pytest.mark.parametrize(("args", "error", "text"), [
-    (((None, 4),), ShapeError, r"Placeholder: needs a shape of integers >= 0, got \(None, 4\)"),
+    (((None, 4),), ShapeError, r"Placeholder: needs all sizes, got \(None, 4\)"),
     (((-1, 4),), ShapeError, r"Placeholder: needs a shape of integers >= 0, got \(-1, 4\)"),
     (((2.0,),), ShapeError, "Placeholder: needs a shape of integers"),
     (((2,), "float31"), DTypeError, "got 'float31'"),
