@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from collections import Counter
 from pathlib import Path
 
@@ -67,6 +68,11 @@ def array(device):
         return tensor(data, dtype=dtype, device=device, requires_grad=requires_grad)
 
     return make
+
+
+# A shell starts what it puts in the background with interrupts ignored; tests send some.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
