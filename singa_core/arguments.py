@@ -51,7 +51,7 @@ class Arguments:
         """
         if isinstance(leaf, Tensor):
             self._add_tensor(leaf, path)
-        elif isinstance(leaf, np.ndarray | np.generic) and not isinstance(leaf, float | bool):
+        elif is_array(leaf):
             self._add_array(leaf)
         elif isinstance(leaf, tuple | list):
             self.parts.append((type(leaf), len(leaf)))
@@ -160,6 +160,16 @@ def outline(tree: Any, replace: Callable[[Any], Any]) -> Any:
     if isinstance(tree, dict):
         return {key: outline(item, replace) for key, item in tree.items()}
     return replace(tree)
+
+
+def is_array(leaf: Any) -> bool:
+    """True for NumPy's arrays and scalars, but for float64, which is a float of Python."""
+    return isinstance(leaf, np.ndarray | np.generic) and not isinstance(leaf, float | bool)
+
+
+def arrays_on(device: Device, tree: Any) -> Any:
+    """The tree with NumPy's arrays as tensors of a device."""
+    return outline(tree, lambda leaf: tensor(leaf, device=device) if is_array(leaf) else leaf)
 
 
 def fill(template: Any, pick: Callable[[Slot], Any]) -> Any:

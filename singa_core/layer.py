@@ -22,7 +22,7 @@ from typing import Any, NoReturn, TypeVar, get_type_hints
 
 import numpy as np
 
-from singa_core.arguments import first_device, outline
+from singa_core.arguments import arrays_on, first_device
 from singa_core.checks import check_flag
 from singa_core.device import Device
 from singa_core.errors import ArgumentError, ShapeError, SingaError
@@ -102,7 +102,7 @@ class Layer:
             else:
                 for x in inputs:
                     if isinstance(x, np.ndarray):
-                        inputs = as_tensors(inputs, first_device(inputs) or self._where())
+                        inputs = arrays_on(first_device(inputs) or self._where(), inputs)
                         break
             if not self._ready:
                 return self._first_call(inputs, options)
@@ -394,16 +394,6 @@ def _named(pairs: Iterator[tuple[str, T]]) -> dict[str, T]:
             hint = "dict keys of one type, and without dots"
             raise ArgumentError("names", "one layer or parameter for each", repr(path), hint=hint)
     return found
-
-
-def as_tensors(tree: Any, device: Device) -> Any:
-    """The same nested tuples, lists and dicts with NumPy arrays as tensors."""
-
-    def put(leaf: Any) -> Any:
-        array = isinstance(leaf, np.ndarray | np.generic) and not isinstance(leaf, float | bool)
-        return tensor(leaf, device=device) if array else leaf
-
-    return outline(tree, put)
 
 
 def place(error: SingaError, layer: Layer) -> None:

@@ -8,13 +8,13 @@ from functools import wraps
 from importlib import import_module
 from typing import Any
 
-from singa_core.arguments import first_device
+from singa_core.arguments import arrays_on, first_device
 from singa_core.checks import check_flag
 from singa_core.device import Device
 from singa_core.dtype import DTypeLike, as_dtype
 from singa_core.engine import GraphFunction
 from singa_core.errors import ArgumentError, DeviceError, ShapeError, SingaError
-from singa_core.layer import Layer, as_tensors, place
+from singa_core.layer import Layer, place
 from singa_core.mode import MODE, Mode, use_mode
 from singa_core.passes import ALGORITHMS
 from singa_core.recorder import Recorder
@@ -186,7 +186,7 @@ class Model(Layer):
                 device = args[0].device
             else:
                 device = first_device((args, options)) or self._where()
-                args, options = as_tensors((args, options), device)
+                args, options = arrays_on(device, (args, options))
             if self._graphs is None:
                 return method(self, *args, **options)
             functions, key = self._graphs.functions, (name, method, device)

@@ -10,7 +10,7 @@ draw gets is fixed when the operation is applied (or, recorded, in the host prog
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -124,6 +124,17 @@ def manual_seed(seed: int) -> None:
     _seed = seed = check_seed("manual_seed", seed)
     for stream in STREAMS.values():
         stream.reset(seed)
+
+
+def stream_states() -> dict[str, Any]:
+    """Where all streams are, as JSON: what `restore_streams` takes."""
+    return {name: stream.state() for name, stream in STREAMS.items()}
+
+
+def restore_streams(states: Mapping[str, Any]) -> None:
+    """Put streams back to where `stream_states()` found them; what is no stream here is left."""
+    for name in STREAMS.keys() & states.keys():
+        STREAMS[name].restore(states[name])
 
 
 def initial_seed() -> int:

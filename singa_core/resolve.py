@@ -144,53 +144,59 @@ def casts_for(op: Operation, specs: tuple[Spec, ...]) -> tuple[DType | None, ...
 
 
 def serve(entry: Entry, device: Device, forms: tuple[AnyForm, ...]) -> None:
-    """View, kernel, packed kernel or decomposition, in this order."""
+    """View, kernel, packed kernel or decomposition, in this order. Raises: KernelMissing."""
     op = entry.op
     check_dtypes(entry, device)
     if op.is_view:
-        form = forms[0]
-        layout = op.view(form.shape, form.strides, **entry.options)
-        if layout is None:
-            entry.needs_pack = (0,)
-        else:
-            strides, offset = layout
-            entry.form = make_form(entry.specs[0], strides)
-            entry.offset = offset if entry.specs[0].itemcount else 0  # nothing lies at its end
+        lay_over(entry, forms[0])
         return
     tried: list[str] = []
     for language in device.languages:
-        kernel = kernels.table(language).find(
-            op.name, [s.dtype for s in entry.in_specs], [s.dtype for s in entry.specs]
-        )
-        if kernel is None:
-            signatures = kernels.table(language).signatures(op.name)
-            if signatures:
-                tried.append(f"language {language!r} has {', '.join(signatures)}")
-            continue
-        if not kernel.strides:
-            entry.needs_pack = tuple(i for i, f in enumerate(forms) if not isinstance(f, Spec))
-            if entry.needs_pack:
-                return
-        prepared = kernel.prepare(device.target(language), forms, entry.specs, **entry.options)
-        if prepared is None:
-            tried.append(f"language {language!r} declines these shapes")
-            continue
-        entry.kernel = kernel
-        if isinstance(prepared, tuple):
-            entry.launch, nbytes = prepared
-            entry.workspace = Spec((nbytes,), "uint8")
-        else:
-            entry.launch = prepared
-        return
+        if is_served_by(language, entry, device, forms, tried):
+            return
     if not op.is_composite:
+        hint = f"add {op.name!r} to a table of one of the languages {device.languages}"
         dtypes = [s.dtype.name for s in entry.in_specs]
-        raise KernelMissing(
-            op.name,
-            dtypes,
-            device,
-            tried,
-            hint=f"add {op.name!r} to a table of one of the languages {device.languages}",
-        )
+        raise KernelMissing(op.name, dtypes, device, tried, hint=hint)
+
+
+def lay_over(entry: Entry, form: AnyForm) -> None:
+    """Where a view's elements are among its input's, or that these must be packed first."""
+    layout = entry.op.view(form.shape, form.strides, **entry.options)
+    if layout is None:
+        entry.needs_pack = (0,)
+        return
+    strides, offset = layout
+    entry.form = make_form(entry.specs[0], strides)
+    entry.offset = offset if entry.specs[0].itemcount else 0  # nothing lies at its end
+
+
+def is_served_by(
+    language: str, entry: Entry, device: Device, forms: tuple[AnyForm, ...], tried: list[str]
+) -> bool:
+    """True if a language has a kernel, or has one for packed inputs; `tried` is told why not."""
+    table, ins = kernels.table(language), [s.dtype for s in entry.in_specs]
+    kernel = table.find(entry.op.name, ins, [s.dtype for s in entry.specs])
+    if kernel is None:
+        signatures = table.signatures(entry.op.name)
+        if signatures:
+            tried.append(f"language {language!r} has {', '.join(signatures)}")
+        return False
+    if not kernel.strides:
+        entry.needs_pack = tuple(i for i, f in enumerate(forms) if not isinstance(f, Spec))
+        if entry.needs_pack:
+            return True
+    prepared = kernel.prepare(device.target(language), forms, entry.specs, **entry.options)
+    if prepared is None:
+        tried.append(f"language {language!r} declines these shapes")
+        return False
+    entry.kernel = kernel
+    if isinstance(prepared, tuple):
+        entry.launch, nbytes = prepared
+        entry.workspace = Spec((nbytes,), "uint8")
+    else:
+        entry.launch = prepared
+    return True
 
 
 def check_dtypes(entry: Entry, device: Device) -> None:

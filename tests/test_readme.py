@@ -48,6 +48,14 @@ def test_every_link_leads_somewhere(page):
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_the_design_page_names_files_that_exist():
+    folders = ("singa_core", "backends", "plugins", "tests", "scripts", "examples", "benchmarks")
+    there = [f"/{p.as_posix()}" for folder in folders for p in (DOCS.parent / folder).rglob("*.py")]
+    named = set(re.findall(r"`([\w/]+\.py)`", (DOCS / "design.md").read_text("utf-8")))
+    assert len(named) > 40
+    assert {name for name in named if not any(p.endswith(f"/{name}") for p in there)} == set()
+
+
 def test_it_names_every_example():
     named = re.findall(r"^\| \[(\w+)\]\(examples/\1\.py\)", TEXT, re.MULTILINE)
     assert sorted(named) == sorted(bootstrap.list_examples(README.parent / "examples"))

@@ -16,7 +16,7 @@ from singa_core.io.names import attributes
 from singa_core.layer import Layer
 from singa_core.mode import no_grad
 from singa_core.opt.optimizer import Optimizer
-from singa_core.random import STREAMS
+from singa_core.random import restore_streams, stream_states
 from singa_core.scalars import Counter
 from singa_core.summary import observed, undecided
 from singa_core.tensor import Tensor
@@ -74,7 +74,7 @@ class _Moment:
         optimizers = attributes(model, Optimizer)  # type: ignore[type-abstract]
         self.slots = [(opt, _held(opt, model)) for opt in optimizers.values()]
         self.counts = [(counter, counter.value) for counter in attributes(model, Counter).values()]
-        self.streams = {name: stream.state() for name, stream in STREAMS.items()}
+        self.streams = stream_states()
 
     def come_back(self) -> None:
         """Make it so again."""
@@ -86,8 +86,7 @@ class _Moment:
             optimizer.set_states(states, self.model.get_params())
         for counter, count in self.counts:
             counter.value = count
-        for name, state in self.streams.items():
-            STREAMS[name].restore(state)
+        restore_streams(self.streams)
 
 
 def _held(optimizer: Optimizer, model: Layer) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from singa_core.conformance.layer_bench import MODES, Bench, LayerFault, LayerRe
 from singa_core.device import Device
 from singa_core.errors import ArgumentError, PluginError
 from singa_core.layer import Layer
-from singa_core.random import STREAMS, initial_seed, manual_seed
+from singa_core.random import initial_seed, manual_seed, restore_streams, stream_states
 from singa_core.registry import registry
 
 __all__ = ["LayerFault", "LayerReport", "check_layer"]
@@ -86,10 +86,9 @@ def _devices(named: Sequence[str | Device] | None, report: LayerReport) -> Itera
 
 @contextmanager
 def _seeds_kept() -> Iterator[None]:
-    seed, states = initial_seed(), {name: stream.state() for name, stream in STREAMS.items()}
+    seed, states = initial_seed(), stream_states()
     try:
         yield
     finally:
         manual_seed(seed)
-        for name, state in states.items():
-            STREAMS[name].restore(state)
+        restore_streams(states)

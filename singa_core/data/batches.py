@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from singa_core.arguments import outline
+from singa_core.arguments import is_array, outline
 from singa_core.checks import as_number
 from singa_core.device import Device
 from singa_core.errors import ArgumentError, SingaError
@@ -55,10 +55,8 @@ def on_device(batch: Any, device: Device) -> Any:
     """The batch with arrays, also those of other libraries, as tensors."""
 
     def put(leaf: Any) -> Any:
-        if isinstance(leaf, Tensor | float | bool):  # NumPy's float64 is a float
-            return leaf
-        array = isinstance(leaf, np.ndarray | np.generic) or hasattr(leaf, "__dlpack__")
-        return tensor(leaf, device=device) if array else leaf
+        foreign = hasattr(leaf, "__dlpack__") and not isinstance(leaf, Tensor)
+        return tensor(leaf, device=device) if is_array(leaf) or foreign else leaf
 
     return outline(batch, put)
 

@@ -25,7 +25,7 @@ from singa_core.io.names import aliases, attributes, canonical
 from singa_core.layer import Layer
 from singa_core.opt.optimizer import Optimizer
 from singa_core.parameter import Parameter, fitting
-from singa_core.random import STREAMS
+from singa_core.random import restore_streams, stream_states
 from singa_core.scalars import Counter
 from singa_core.spec import Spec
 from singa_core.tensor import Tensor
@@ -127,7 +127,7 @@ def save(model: Layer, path: Path, state: Mapping[str, Any] | None = None) -> No
     for name, optimizer in attributes(model, Optimizer).items():  # type: ignore[type-abstract]
         manifest["optimizers"][name] = _take_apart(name, optimizer, model, tensors)
     manifest["counters"] = {name: c.value for name, c in attributes(model, Counter).items()}
-    manifest["random"] = {name: stream.state() for name, stream in STREAMS.items()}
+    manifest["random"] = stream_states()
     container.write(path, manifest, {TENSORS: pack(tensors)})
 
 
@@ -297,7 +297,7 @@ class _Match:
             else:
                 self.missing.append(name)
         self.unexpected += counts
-        self.streams = {k: v for k, v in self.manifest.get("random", {}).items() if k in STREAMS}
+        self.streams = self.manifest.get("random", {})
 
     def _slots(self, name: str, optimizer: Optimizer, about: Mapping[str, Any]) -> None:
         """What of an optimiser's state fits one of the model's."""
@@ -335,8 +335,7 @@ class _Match:
             optimizer.set_states(states, self.model.get_params())
         for counter, count in self.counts:
             counter.value = count
-        for name, state in self.streams.items():
-            STREAMS[name].restore(state)
+        restore_streams(self.streams)
 
 
 def _some(names: Any) -> str:
