@@ -69,10 +69,6 @@ class Placed:
         """True if a place is the whole of its root, as it is."""
         return place.form is self.roots[place.root] and place.offset == 0
 
-    def written_roots(self) -> list[int]:
-        """The roots that launches write."""
-        return list(dict.fromkeys(root for step in self.steps for root in step.outs))
-
 
 class _Placer:
     def __init__(self, program: Program, device: Device, near: int) -> None:

@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from singa_core.device import Capabilities
 from singa_core.passes.place import Placed, Step
-from singa_core.spec import Spec
 
 TRIES: Final = 8  # to lay pieces down, of each kind
 
@@ -251,8 +250,3 @@ def as_they_come(pieces: Sequence[Piece]) -> tuple[dict[int, tuple[int, int]], l
         busy_until[chosen] = piece.last
         places[id(piece)] = (chosen, 0)
     return places, buffers
-
-
-def scratch_spec(nbytes: int) -> Spec:
-    """Bytes of a workspace."""
-    return Spec((nbytes,), "uint8")
