@@ -139,6 +139,13 @@ def collect(args: Sequence[Any], options: dict[str, Any], device: Device) -> Arg
     return found
 
 
+def device_of(args: tuple[Any, ...], options: dict[str, Any]) -> Device | None:
+    """As `first_device` of both, with the common case written out: a tensor comes first."""
+    if args and type(args[0]) is Tensor and args[0].array is not None:
+        return args[0].array.storage.device
+    return first_device((args, options))
+
+
 def first_device(tree: Any) -> Device | None:
     """The device of the first concrete tensor in nested lists, tuples and dicts."""
     if isinstance(tree, Tensor):

@@ -200,7 +200,7 @@ class _Walk:
         grads: list[Tensor | None],
     ) -> None:
         """Call the op's backward and hand its results to the inputs."""
-        entry = node.entry
+        entry, pending = node.entry, self.pending
         token = MODE.set(self.mode)
         try:
             saved = kept(node) if entry.kept else ()
@@ -217,7 +217,11 @@ class _Walk:
                 if grad.spec is not needs.specs[i]:
                     rule = f"a gradient like input {i} ({needs.specs[i]}) from backward"
                     raise GradientError(entry.op.name, rule, grad.spec)
-                self._add(value, grad)
+                if type(value[0]) is Source:
+                    self._add(value, grad)
+                    continue
+                held = pending.get(value)  # as `_add`, written out
+                pending[value] = grad if held is None else OPS["add"](held, grad)
         finally:
             MODE.reset(token)
 

@@ -18,7 +18,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from singa_core import homes
-from singa_core.arguments import Arguments, Slot, collect, fill, first_device, outline
+from singa_core.arguments import Arguments, Slot, collect, device_of, fill, outline
 from singa_core.device import Device
 from singa_core.errors import ArgumentError, DeviceError, GradientError, StateLost
 from singa_core.executable import LoopExecutable
@@ -196,7 +196,7 @@ class GraphFunction:
         mode = MODE.get()
         if mode.recorder is not None:  # inside another recording: inlined
             return self.function(*args, **kwargs)
-        device = self._device or first_device((args, kwargs)) or registry.resolve()
+        device = self._device or device_of(args, kwargs) or registry.resolve()
         found = collect(args, kwargs, device)
         key = self._key(found)
         # found and replayed under one lock, so that no other thread drops it in between

@@ -118,7 +118,8 @@ def _update_in_place(
         if storage.device is not device:
             return False
     outs = arrays[: len(cells)]
-    if not _all_in_line(entry, cells, outs, storages, free):
+    in_line = _all_in_line(entry, cells, outs, storages, free)
+    if not in_line:
         outs = _outputs(entry, cells, storages, free)
     written = [a.handle if a._handle is None else a._handle for a in outs]
     if entry.workspace is not None:
@@ -131,7 +132,8 @@ def _update_in_place(
         raise
     except Exception as error:
         raise _half_written(failure(error, entry, device), cells, outs) from error
-    _name_results(device, cells, outs)
+    if not in_line or not device.capabilities.synchronous:
+        _name_results(device, cells, outs)
     return True
 
 

@@ -214,7 +214,7 @@ class Optimizer(ABC):
             self._slots[param] = {}
             slots = self._slots[param]
         held, device = slots.get(name), param.device
-        if held is not None and held.device is device:
+        if held is not None and (held.array is None or held.array.storage.device is device):
             return held
         with execute_once():
             if held is None:
