@@ -128,7 +128,7 @@ def host_time(name: str) -> str:
     batch = [singa_core.tensor(a, device=device) for a in workload.batches()[0]]
     fusing = device.capabilities
     numbers = []
-    for capabilities in (replace(fusing, fuses=frozenset()), fusing):
+    for capabilities in (replace(fusing, fuses=frozenset(), batches=frozenset()), fusing):
         device.capabilities = capabilities
         model = network(workload, batch[0])
         for _ in range(3):
