@@ -110,12 +110,15 @@ def test_a_thousand_replays_grow_nothing(device, name):
     for pair in batches:
         model.train_one_batch(*pair)
     gc.collect()
-    held, storages, grown = device.memory.current, live(Storage), resident()
-    for i in range(count):
-        model.train_one_batch(*batches[i % len(batches)])
-    assert (device.memory.current, live(Storage)) == (held, storages)
+    grown = []
+    for _ in range(2):  # what leaks does so each time; an allocator may settle once
+        held, storages, before = device.memory.current, live(Storage), resident()
+        for i in range(count):
+            model.train_one_batch(*batches[i % len(batches)])
+        assert (device.memory.current, live(Storage)) == (held, storages)
+        grown.append(resident() - before)
     if sys.platform == "linux":
-        assert resident() - grown < 1 << 20
+        assert min(grown) < 1 << 20
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads how much of a process is in memory")
