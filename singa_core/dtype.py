@@ -47,6 +47,11 @@ class DType:
         """True for signed and unsigned integers; bool is not one."""
         return self.kind in ("int", "uint")
 
+    @property
+    def is_narrow(self) -> bool:
+        """True for numbers of 8 and 16 bits: computed in a wider type, then rounded or wrapped."""
+        return self.kind != "bool" and self.bits < 32
+
     def __repr__(self) -> str:
         return self.name
 

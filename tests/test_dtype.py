@@ -189,3 +189,8 @@ def test_which_numbers_fit(number, dtype, expected):
 def test_every_dtype_is_a_name_of_the_module():
     for dtype in ALL:
         assert getattr(dtypes, "bool_" if dtype is bool_ else dtype.name) is dtype
+
+
+def test_narrow_types_are_numbers_below_32_bits():
+    narrow = {d.name for d in ALL if d.is_narrow}
+    assert narrow == {"int8", "int16", "uint8", "uint16", "float16", "bfloat16"}

@@ -30,9 +30,9 @@ def fuse(program: Program, device: Device) -> Program:
     groups.grow()
     made: list[Instruction] = []
     for members in groups.in_order():
-        together = groups.fused(members) if len(members) > 1 else None
-        if together is not None and has_kernel(together, program.specs_of(together.ins), device):
-            made.append(together)
+        whole = groups.fused(members) if len(members) > 1 else None
+        if whole is not None and has_kernel(whole, program.specs_of(whole.ins), device):
+            made.append(whole)
         else:
             made += [program.instructions[i] for i in members]
     return program.with_instructions(made)
@@ -59,9 +59,8 @@ class _Groups:
         if instruction.op not in fuses or len(instruction.outs) != 1:
             return False
         specs = self.program.specs_of((*instruction.ins, *instruction.outs))
-        # numbers of few bits are rounded between two operations: they stay in memory
-        narrow = any(s.dtype.bits < 32 and s.dtype.kind != "bool" for s in specs)
-        return specs[-1].itemcount > 0 and not narrow
+        # narrow numbers are rounded between two operations: they stay in memory
+        return specs[-1].itemcount > 0 and not any(s.dtype.is_narrow for s in specs)
 
     def grow(self) -> None:
         """Put every instruction into the groups of those that feed it, where that is possible."""

@@ -30,11 +30,6 @@ FUSES: Final = frozenset({*EXPRESSIONS, "cast"} - {"copy"})
 """The operations that a group may be made of."""
 
 
-def narrow(dtype: DType) -> bool:
-    """True for numbers that are computed in a wider type than they are stored in."""
-    return dtype is not bool_ and dtype.bits < 32
-
-
 def line(
     op: str, dtype: DType, given: Sequence[DType], names: Sequence[str], vector: bool
 ) -> tuple[str, str]:
@@ -52,7 +47,7 @@ def scalar_of(
 ) -> Scalar | None:
     """The group as lines of a body; None if it takes numbers that are not to be fused."""
     dtypes = [form.dtype for form in ins] + [dtype for *_, dtype in steps]
-    if any(narrow(dtype) for dtype in dtypes):
+    if any(dtype.is_narrow for dtype in dtypes):
         return None
     # vectors are of floats, and of the outcomes of comparing them
     ops = {op for op, *_ in steps}
