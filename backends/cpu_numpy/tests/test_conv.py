@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from house.convolutions import array, calls
 from singa_core.conformance.oracles import ORACLES
 from singa_core.optable import OPS
 from singa_core.spec import Spec
@@ -36,21 +37,6 @@ GEOMETRIES = [
     ((2, 3, 3, 3), (2, 3, 3, 3), {}),
     ((7, 1, 1, 1), (1, 1, 1, 1), {}),
 ]
-
-
-def array(shape, seed):
-    return np.random.default_rng([seed, *shape]).standard_normal(shape)
-
-
-def calls(x, weight, attrs):
-    """(op, inputs, attributes) of the three operations."""
-    x, weight, bias = array(x, 0), array(weight, 1), array(weight[:1], 2)
-    y = ORACLES["conv"](x, weight, bias, **attrs)
-    grad = array(y.shape, 3)
-    yield "conv", (x, weight, bias), attrs
-    yield "conv", (x, weight), attrs
-    yield "conv_grad_input", (grad, weight), {"size": x.shape[2:], **attrs}
-    yield "conv_grad_weight", (x, grad), {"kernel": weight.shape[2:], **attrs}
 
 
 def launched(op, inputs, attrs, dtype):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from house.convolutions import calls
 from singa_core.conformance.oracles import ORACLES
 
 # x, weight, attributes
@@ -24,21 +25,6 @@ GEOMETRIES = [
     ((2, 40, 4, 4), (7, 40, 5, 5), {"padding": 2}),
     ((3, 4, 6, 3), (8, 2, 2, 3), {"padding": (1, 2), "dilation": (2, 1), "groups": 2}),
 ]  # fmt: skip
-
-
-def array(shape, seed):
-    return np.random.default_rng([seed, *shape]).standard_normal(shape)
-
-
-def calls(x, weight, attrs):
-    """(op, inputs, attributes) of the three operations."""
-    x, weight, bias = array(x, 0), array(weight, 1), array(weight[:1], 2)
-    y = ORACLES["conv"](x, weight, bias, **attrs)
-    grad = array(y.shape, 3)
-    yield "conv", (x, weight, bias), attrs
-    yield "conv", (x, weight), attrs
-    yield "conv_grad_input", (grad, weight), {"size": x.shape[2:], **attrs}
-    yield "conv_grad_weight", (x, grad), {"kernel": weight.shape[2:], **attrs}
 
 
 def own():

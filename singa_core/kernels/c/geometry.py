@@ -93,6 +93,12 @@ def broadcast(form: AnyForm, shape: Shape) -> Shape:
     return (0,) * missing + tuple(own)
 
 
+def leading(form: AnyForm, shape: Sequence[int]) -> Shape:
+    """The strides with which an operand's matrices are walked over the batch."""
+    own = [0 if n == 1 else s for n, s in zip(form.shape[:-2], form.strides[:-2], strict=True)]
+    return (0,) * (len(shape) - len(own)) + tuple(own)
+
+
 def broadcast_walk(shape: Shape, forms: Sequence[AnyForm], outs: int = 1) -> Walk:
     """Inputs and packed outputs walked together; the outputs come last."""
     packed = [contiguous_strides(shape)] * outs

@@ -10,7 +10,15 @@ from singa_core.kernels.c import c
 from singa_core.kernels.c.dialect import Call, Source, Target, computed
 from singa_core.kernels.c.elementwise import offsets
 from singa_core.kernels.c.expressions import wrapping
-from singa_core.kernels.c.geometry import Walk, grouped, padded, rounded_axes, row_items, walk
+from singa_core.kernels.c.geometry import (
+    Walk,
+    grouped,
+    leading,
+    padded,
+    rounded_axes,
+    row_items,
+    walk,
+)
 from singa_core.spec import AnyForm, Shape, Spec, contiguous_strides
 
 COLUMNS: Final = 16
@@ -58,12 +66,7 @@ _GPU = """
 
 def batches(a: AnyForm, b: AnyForm, shape: Shape) -> Walk:
     """The axes in front of the matrices, with the strides of a, b and y."""
-
-    def strides(form: AnyForm) -> Shape:
-        own = [0 if n == 1 else s for n, s in zip(form.shape[:-2], form.strides[:-2], strict=True)]
-        return (0,) * (len(shape) - len(own)) + tuple(own)
-
-    path = walk(shape, strides(a), strides(b), contiguous_strides(shape))
+    path = walk(shape, leading(a, shape), leading(b, shape), contiguous_strides(shape))
     # `offsets` counts rows, and its inner axis is not among them
     return Walk((*path.shape, 1), tuple((*s, 0) for s in path.strides))
 

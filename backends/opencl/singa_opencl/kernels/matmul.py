@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from singa_core.kernels.c.dialect import INT_LIMIT, Call, Target
-from singa_core.kernels.c.geometry import walk
+from singa_core.kernels.c.geometry import leading, walk
 from singa_core.spec import AnyForm, Spec
 from singa_opencl.kernels import gemm, own, tiled
 
@@ -21,7 +21,7 @@ def matmul(target: Any, ins: Sequence[AnyForm], outs: Sequence[Spec]) -> list[Ca
         return None
     if len(b.shape) == 2 and len(a.shape) > 2 and isinstance(a, Spec):
         return product(target, a, (math.prod(y[:-1]), n, k), (k, 1), b.strides, ())
-    path = walk(y[:-2], _outer(a, y[:-2]), _outer(b, y[:-2]))
+    path = walk(y[:-2], leading(a, y[:-2]), leading(b, y[:-2]))
     batch = tuple(zip(path.shape, *path.strides, strict=True))[::-1]
     if len(batch) > 3:
         return None
@@ -56,9 +56,3 @@ def product(
     way: Any = gemm if target.family == "cpu" else tiled
     call = way.product(a.dtype.code, sizes, rows, columns, batch, biased=biased, target=target)
     return None if call is None else [call]
-
-
-def _outer(form: AnyForm, shape: Sequence[int]) -> Sequence[int]:
-    """The strides with which an operand's matrices are walked over the batch."""
-    own = [0 if n == 1 else s for n, s in zip(form.shape[:-2], form.strides[:-2], strict=True)]
-    return (0,) * (len(shape) - len(own)) + tuple(own)
