@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 from importlib import import_module
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ import numpy as np
 from singa_core.conformance.ledger import SUITE
 from singa_core.device import Device
 from singa_core.errors import PluginError
-from singa_core.registry import BACKEND_API, Manifest, registry
+from singa_core.offers import entry_points, owner
+from singa_core.registry import BACKEND_API, GROUP, Manifest, registry
 
 
 def find_backend(name: str) -> Device:
@@ -49,7 +51,7 @@ def describe(device: Device) -> dict[str, Any]:
     return {
         "suite": SUITE,
         "api": list(BACKEND_API),
-        "core": _version("singa-core"),
+        "core": version("singa-core"),
         "distribution": distribution(device.backend),
         "device": device.name,
         "driver": device.driver,
@@ -69,29 +71,16 @@ def describe(device: Device) -> dict[str, Any]:
 
 def distribution(backend: str) -> str:
     """`name version` of the distribution that offers a backend."""
-    from importlib_metadata import entry_points  # noqa: PLC0415  (30 ms, only for a report)
-
-    for point in entry_points(group="singa.backends", name=backend):
-        if point.dist is not None:
-            return f"{point.dist.name} {point.dist.version}"
-    return "not installed"
-
-
-def _version(name: str) -> str:
-    from importlib_metadata import version  # noqa: PLC0415
-
-    return version(name)
+    owners = (owner(point) for point in entry_points(GROUP) if point.name == backend)
+    return next(filter(None, owners), "not installed")
 
 
 def manifest_module(manifest: Manifest) -> tuple[str, str]:
     """(module, attribute) where a Manifest lives: what its entry point names."""
-    from importlib_metadata import entry_points  # noqa: PLC0415
-
-    for point in entry_points(group="singa.backends", name=manifest.name):
-        module, _, attribute = point.value.partition(":")
-        found = sys.modules.get(module)
-        if found is not None and getattr(found, attribute, None) is manifest:
-            return module, attribute
+    for point in entry_points(GROUP):
+        found = sys.modules.get(point.module)
+        if point.name == manifest.name and getattr(found, point.attr, None) is manifest:
+            return point.module, point.attr
     for module, found in list(sys.modules.items()):
         for attribute, value in list(vars(found).items()) if found is not None else ():
             if value is manifest and module != "__main__":

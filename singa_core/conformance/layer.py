@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from singa_core.conformance.layer_bench import MODES, Bench, LayerFault, LayerReport
 from singa_core.device import Device
@@ -48,27 +49,31 @@ def check_layer(
 
     Raises: LayerFault, which names the promise, the device and the numbers; what the layer raises.
     """
-    rng = np.random.default_rng(seed)
-    hosts = [
-        rng.uniform(-2, 2, x).astype(np.float32) if isinstance(x, tuple) else np.asarray(x)
-        for x in inputs
-    ]
-    report = LayerReport("")
+    report, hosts = LayerReport(""), list(_filled(inputs, seed))
     chosen = list(_devices(devices, report))
     if not chosen:
         hint = "pip install a backend"
         raise ArgumentError("check_layer", "a device to check on", "none", hint=hint)
     with _seeds_kept():
         for device in chosen:
-            bench = Bench(make, hosts, device, seed, report)
-            bench.modes()
-            bench.shapes(output)
-            bench.files()
-            for mode in MODES:
-                bench.against_float64(mode)
-                bench.recorded(mode)
+            _check(Bench(make, hosts, device, seed, report), output)
     report.devices = tuple(device.name for device in chosen)
     return report
+
+
+def _filled(inputs: Sequence[Any], seed: int) -> Iterator[npt.NDArray[Any]]:
+    rng = np.random.default_rng(seed)
+    for x in inputs:
+        yield rng.uniform(-2, 2, x).astype(np.float32) if isinstance(x, tuple) else np.asarray(x)
+
+
+def _check(bench: Bench, output: Any) -> None:
+    bench.modes()
+    bench.shapes(output)
+    bench.files()
+    for mode in MODES:
+        bench.against_float64(mode)
+        bench.recorded(mode)
 
 
 def _devices(named: Sequence[str | Device] | None, report: LayerReport) -> Iterator[Device]:

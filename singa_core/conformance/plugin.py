@@ -19,7 +19,8 @@ from singa_core.conformance import report
 from singa_core.conformance.backend import describe, find_backend
 from singa_core.conformance.checking import Cases
 from singa_core.conformance.known import Expectations, load
-from singa_core.conformance.ledger import GROUPS, LEVELS, Ledger, asks_for, group_of, names
+from singa_core.conformance.ledger import GROUPS, Ledger, asks_for, group_of, names
+from singa_core.conformance.options import OPTIONS, OUTPUTS
 from singa_core.conformance.tolerances import WIDENED
 from singa_core.device import Device
 from singa_core.errors import SingaError
@@ -36,14 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("singa", "conformance of a singa-core backend")
     add = group.addoption
     add("--singa-backend", metavar="NAME", help="backend to test: NAME[:index], or module:manifest")
-    add("--singa-level", metavar="LEVEL", default="core", choices=LEVELS, help="|".join(LEVELS))
-    add("--singa-groups", metavar="A,B", help="these groups only")
-    add("--singa-select", metavar="ID", action="append", default=[], help="these cases; * is any")
-    add("--singa-known", metavar="FILE", help="a conformance.toml instead of the backend's own")
-    add("--singa-report", metavar="FILE", help="write the results as JSON")
-    add("--singa-html", metavar="FILE", help="write the matrix as a page")
-    add("--singa-badge", metavar="FILE", help="write a badge: .svg, or .json for shields.io")
-    add("--singa-stop", action="store_true", help="leave the groups above a failing one")
+    for name, how in OPTIONS.items():
+        add(f"--singa-{name}", **how)
     parser.addini("singa_backend", "the backend to test, where --singa-backend is not given")
 
 
@@ -68,7 +63,7 @@ class Kit:
         self.select: list[str] = option("--singa-select")
         self.stop: bool = option("--singa-stop")
         self.known: str | None = option("--singa-known")
-        self.outputs = {kind: option(f"--singa-{kind}") for kind in ("report", "html", "badge")}
+        self.outputs = {kind: option(f"--singa-{kind}") for kind in OUTPUTS}
         chosen = option("--singa-groups")
         self.groups: tuple[str, ...] = tuple(chosen.split(",")) if chosen else tuple(GROUPS)
         unknown = [name for name in self.groups if name not in GROUPS]

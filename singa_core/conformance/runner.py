@@ -1,9 +1,5 @@
 """`singa conformance NAME`: run the kit on one backend, from any folder.
 
-    singa conformance NAME [--level core|train|graph|full] [--groups A,B] [--select ID]
-        [--known FILE] [--report FILE.json] [--html FILE.html] [--badge FILE.svg|.json]
-        [--stop] [-n WORKERS] [-- PYTEST ARGUMENTS]
-
 Exit status: 0 the backend conforms, 1 it does not, 2 and above: it could not be found out.
 """
 
@@ -15,7 +11,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from singa_core.conformance.ledger import GROUPS, LEVELS
+from singa_core.conformance.options import OPTIONS, for_pytest
 
 INSTALL = "the kit needs pytest\ntry: pip install 'singa-core[conformance]'"
 
@@ -30,14 +26,8 @@ def parser() -> argparse.ArgumentParser:
     add = made.add_argument
     add("name", nargs="?", help="the backend: NAME[:index], or module:manifest")
     add("--singa-backend", metavar="NAME", help="the same, as pytest knows it")
-    add("--level", choices=LEVELS, default="core", help="how much (default: core)")
-    add("--groups", metavar="A,B", help=f"these groups only: {', '.join(GROUPS)}")
-    add("--select", metavar="ID", action="append", default=[], help="these cases only; * is any")
-    add("--known", metavar="FILE", help="a conformance.toml instead of the backend's own")
-    add("--report", metavar="FILE", help="write the results as JSON")
-    add("--html", metavar="FILE", help="write the matrix of ops and dtypes as a page")
-    add("--badge", metavar="FILE", help="write a badge: .svg, or .json for shields.io")
-    add("--stop", action="store_true", help="leave the groups above a failing one")
+    for name, how in OPTIONS.items():
+        add(f"--{name}", **how)
     add("-n", metavar="N", dest="workers", help="parallel workers (needs pytest-xdist)")
     return made
 
@@ -56,15 +46,8 @@ def arguments(given: Sequence[str]) -> list[str]:
     made = [
         "-p", "singa_core.conformance.plugin", "-p", "no:cacheprovider",
         "-c", str(here / "pytest.ini"), "--rootdir", str(here), "--noconftest", "-q", "--no-header",
-        "--singa-backend", name, "--singa-level", options.level,
+        "--singa-backend", name, *for_pytest(vars(options)),
     ]  # fmt: skip
-    for key in ("groups", "known", "report", "html", "badge"):
-        value = getattr(options, key)
-        if value:
-            made += [f"--singa-{key}", value]
-    for pattern in options.select:
-        made += ["--singa-select", pattern]
-    made += ["--singa-stop"] if options.stop else []
     made += ["-n", options.workers] if options.workers else []
     return [*made, *rest, "--pyargs", "singa_core.conformance.suite"]
 

@@ -130,11 +130,11 @@ answer = sorted(set(sys.modules) - before)
 """
 OTHERS: Final = """
 import importlib, singa_core
-from importlib_metadata import entry_points
-from singa_core.registry import registry
+from singa_core.offers import entry_points
+from singa_core.registry import GROUP, registry
 registry.register(getattr(importlib.import_module(given[0]), given[1]))
 singa_core.device(given[2])
-modules = {p.value.partition(":")[0] for p in entry_points(group="singa.backends")}
+modules = {point.module for point in entry_points(GROUP)}
 answer = sorted(m for m in modules - {given[0]} if m in sys.modules)
 """
 
