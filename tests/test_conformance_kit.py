@@ -20,6 +20,7 @@ from singa_core.conformance import badge, checking, page, report
 from singa_core.conformance.edges import trials
 from singa_core.conformance.known import parse
 from singa_core.conformance.ledger import GROUPS, Cell, Failure, Ledger, matches, names
+from singa_core.conformance.options import level_of
 from singa_core.conformance.runner import arguments, main
 from singa_core.conformance.tolerances import CLASSES, UNITS, Mismatch
 from singa_core.dtype import float16, float32
@@ -156,6 +157,7 @@ def test_a_known_failure_belongs_to_a_driver():
         ('suite = "1.0"\n[[known]]\nid = "device::x"', "needs entries with id, driver, reason"),
         (f'suite = "1.0"\n{KNOWN.replace("device::", "devices::")}', "needs an id of a group"),
         (f'suite = "1.0"\n{KNOWN}{KNOWN}', "needs each id once"),
+        (f'suite = "1.0"\n{KNOWN}level = "all"', "needs a level (core, train, graph, full)"),
         (
             'suite = "1.0"\n[[tolerance]]\nclass="computed"\ndtype="float32"\nfactor=11\nreason="x"',
             "needs 1 < factor <= 10, got 11",
@@ -188,7 +190,7 @@ def ledger(**outcomes):
 
 
 def test_a_verdict_is_good_if_all_groups_of_the_level_ran_and_passed():
-    verdict = report.Verdict(ledger(), "full", whole=True)
+    verdict = report.Verdict(ledger(), "full", entire=True)
     assert verdict.passed
     assert "conforms: level full, 9 cases passed" in "\n".join(t for t, _ in report.lines(verdict))
     assert badge.words(verdict.data())[1:] == ("full: 9 pass", "brightgreen")
@@ -197,12 +199,15 @@ def test_a_verdict_is_good_if_all_groups_of_the_level_ran_and_passed():
 def test_nothing_executed_is_not_a_pass():
     made = ledger()
     made.counts["graph"].clear()
-    assert report.Verdict(made, "train", whole=True).passed
-    verdict = report.Verdict(made, "graph", whole=True)
+    assert report.Verdict(made, "train", entire=True).passed
+    verdict = report.Verdict(made, "graph", entire=True)
     assert not verdict.passed
     assert verdict.problems == ["graph: nothing ran, which is not a pass"]
     assert badge.words(verdict.data())[1:] == ("graph: incomplete", "red")
-    assert not report.Verdict(Ledger("toy"), "core", whole=False).passed
+    for chosen, entire in ((GROUPS, False), (["device"], True), (["graph"], True)):
+        verdict = report.Verdict(Ledger("toy"), "core", chosen, entire=entire)
+        assert verdict.problems[-1] == "nothing ran, which is not a pass"
+        assert not verdict.passed
 
 
 def test_what_is_unsupported_did_not_run():
@@ -211,7 +216,7 @@ def test_what_is_unsupported_did_not_run():
 
 
 def test_the_lowest_failing_group_is_named():
-    verdict = report.Verdict(ledger(graph="failed", ops_composite="failed"), "full", whole=True)
+    verdict = report.Verdict(ledger(graph="failed", ops_composite="failed"), "full", entire=True)
     assert verdict.ledger.lowest_failing() == "ops.composite"
     assert "lowest failing group ops.composite" in "\n".join(t for t, _ in report.lines(verdict))
     assert badge.words(verdict.data())[1:] == ("full: 2 fail", "red")
@@ -219,16 +224,20 @@ def test_the_lowest_failing_group_is_named():
 
 def test_a_known_failure_that_matches_nothing_fails_the_run():
     made = ledger()
-    made.facts["known"] = [["device::gone", "*", "was a bug"], ["graph::x", "*", "a bug"]]
+    made.facts["known"] = [["device::gone", "core"], ["graph::x", "core"], ["graph::y", "full"]]
     made.hits["graph::x"] = 1
-    assert report.Verdict(made, "graph", whole=True).problems == [
-        "known failure 'device::gone' matches no case: delete it or correct the id"
-    ]
-    assert report.Verdict(made, "graph", whole=False).problems == []
+    told = "known failure {!r} matches no case: delete it or correct the id".format
+    for chosen in (GROUPS, ["device"]):
+        verdict = report.Verdict(made, "graph", chosen, entire=True)
+        assert verdict.problems == [told("device::gone")]
+    assert report.Verdict(made, "graph", ["random"], entire=True).problems == []
+    assert report.Verdict(made, "graph", entire=False).problems == []
+    both = report.Verdict(made, "full", entire=True).problems
+    assert both == [told("device::gone"), told("graph::y")]
 
 
 def test_known_failures_are_told_by_the_badge():
-    verdict = report.Verdict(ledger(device="known"), "core", whole=True)
+    verdict = report.Verdict(ledger(device="known"), "core", entire=True)
     assert verdict.passed
     assert badge.words(verdict.data())[1:] == ("core: 4 pass, 1 known", "yellow")
 
@@ -257,7 +266,7 @@ class Loads:
 def test_the_page_is_whole_and_loads_nothing():
     made = ledger(graph="failed")
     made.facts["tolerances"] = [["computed", "float32", 2.0, "a <sine>"]]
-    text = page.page(report.Verdict(made, "full", whole=True).data())
+    text = page.page(report.Verdict(made, "full", entire=True).data())
     assert not Loads.found.search(text)
     assert "$" not in re.sub(r"<script>.*", "", text, flags=re.DOTALL)
     assert "&lt;toy &amp; co&gt;" in text
@@ -270,7 +279,7 @@ def test_the_page_is_whole_and_loads_nothing():
 
 
 def test_badges_are_what_they_should_be():
-    data = report.Verdict(ledger(), "core", whole=True).data()
+    data = report.Verdict(ledger(), "core", entire=True).data()
     assert json.loads(badge.shield(data)) == {
         "schemaVersion": 1, "label": "singa conformance 1.0", "message": "core: 5 pass",
         "color": "brightgreen",
@@ -314,7 +323,10 @@ def test_a_run_from_an_empty_folder_writes_what_it_is_asked_for(tmp_path):
     status, data, text = run_kit(
         tmp_path, "far:MANIFEST", "--groups", "device", "--known", str(known), *outputs
     )
-    assert status == 0, text
+    assert status == 1, text
+    assert data["problems"] == [
+        "known failure 'device::gone' matches no case: delete it or correct the id"
+    ]
     assert not data["complete"]
     assert data["groups"]["device"]["ran"] > 50
     assert "</html>" in (tmp_path / "m.html").read_text("utf-8")
@@ -330,6 +342,20 @@ def test_a_run_from_an_empty_folder_writes_what_it_is_asked_for(tmp_path):
     assert status == 0, text
     assert data["groups"]["device"]["ran"] == 1
     assert run_kit(tmp_path, "far:MANIFEST", "--select", "device::nothing")[0] not in (0, 1)
+    status, data, text = run_kit(tmp_path, "far:MANIFEST", "--select", "device::copy[nothing]")
+    assert status == 1
+    assert data["problems"] == ["nothing ran, which is not a pass"]
+
+
+def test_what_is_selected_is_run_whatever_its_level(tmp_path):
+    """So that the command which is told with a failure runs it again."""
+    assert [level_of(None, g, s) for g, s in (([], []), (["graph", "random"], []), ([], ["x"]))] == [
+        "core", "graph", "full",
+    ]  # fmt: skip
+    assert level_of("train", ["graph"], ["x"]) == "train"
+    status, data, text = run_kit(tmp_path, "far:MANIFEST", "--select", "graph::programs[7]")
+    assert status == 0, text
+    assert data["groups"]["graph"]["ran"] == 1
 
 
 # -- edge values ----------------------------------------------------------------------------------

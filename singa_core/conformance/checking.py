@@ -128,19 +128,11 @@ class Cases:
         for failure in self.failures[:TOLD]:
             lines += [failure.id, *(f"    {line}" for line in failure.message.splitlines())]
             lines += [f"    | {line}" for line in failure.detail.splitlines()]
-            lines.append(f"    again: {self.command(failure.id)}")
+            lines.append(f"    again: {self.ledger.command(failure.id)}")
         more = len(self.failures) - TOLD
         if more > 0:
             lines.append(f"... and {more} more of {self.group}::{self.subject}")
         return "\n".join(lines)
-
-    def command(self, identity: str) -> str:
-        """The command that runs one case again."""
-        name = self.ledger.facts.get("asked", self.ledger.device)
-        level = " --level full" if self.full else ""
-        return (
-            f"python -m singa_core.conformance --singa-backend {name}{level} --select '{identity}'"
-        )
 
 
 def outcome_of(error: BaseException | None, known: bool) -> str:

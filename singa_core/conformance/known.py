@@ -1,9 +1,10 @@
 """conformance.toml: what a backend says of itself that the kit should know beforehand.
 
 A `[[known]]` entry is a bug: `id` (a case, or many with `*`), `driver` (a pattern for the device's
-`driver`: whose bug it is) and `reason`. Its cases run, must be there, and must fail. A
-`[[tolerance]]` entry widens a place of the table: `class`, `dtype`, `factor` (at most ten) and
-`reason`; every report prints it. `suite` says for which version of the kit the file was written.
+`driver`: whose bug it is), `reason`, and `level` if only runs of that level have its cases. They
+run, must be there, and must fail. A `[[tolerance]]` entry widens a place of the table: `class`,
+`dtype`, `factor` (at most ten) and `reason`; every report prints it. `suite` says for which version
+of the kit the file was written.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from importlib import import_module, resources
 from pathlib import Path
 from typing import Any
 
-from singa_core.conformance.ledger import GROUPS, SUITE, matches, names
+from singa_core.conformance.ledger import GROUPS, LEVELS, SUITE, matches, names
 from singa_core.conformance.tolerances import MOST, UNITS
 from singa_core.errors import ArgumentError
 from singa_core.registry import Manifest
@@ -30,11 +31,7 @@ class Known:
     id: str
     driver: str
     reason: str
-
-    @property
-    def group(self) -> str:
-        """The group its cases are in."""
-        return self.id.partition("::")[0]
+    level: str = LEVELS[0]
 
 
 @dataclass(frozen=True)
@@ -87,10 +84,14 @@ def _fields(entry: Mapping[str, Any], source: str, kinds: Mapping[str, Any]) -> 
 
 
 def _known(entry: Mapping[str, Any], source: str) -> Known:
-    identity, driver, reason = _fields(entry, source, {"id": str, "driver": str, "reason": str})
+    plain = {key: value for key, value in entry.items() if key != "level"}
+    identity, driver, reason = _fields(plain, source, {"id": str, "driver": str, "reason": str})
+    level = entry.get("level", LEVELS[0])
     if identity.partition("::")[0] not in GROUPS:
         raise ArgumentError(source, f"an id of a group ({', '.join(GROUPS)})", identity)
-    return Known(identity, driver, reason)
+    if level not in LEVELS:
+        raise ArgumentError(source, f"a level ({', '.join(LEVELS)})", level)
+    return Known(identity, driver, reason, level)
 
 
 def _tolerance(entry: Mapping[str, Any], source: str) -> tuple[str, str, float, str]:

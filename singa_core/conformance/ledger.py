@@ -121,6 +121,11 @@ class Ledger:
         """The first group with a failure."""
         return next((g for g, c in self.counts.items() if c["failed"] or c["fixed"]), None)
 
+    def command(self, identity: str) -> str:
+        """The command that runs a case again."""
+        name = self.facts.get("asked", self.device)
+        return f"python -m singa_core.conformance --singa-backend {name} --select '{identity}'"
+
     def export(self) -> dict[str, Any]:
         """All of it as plain data."""
         return {

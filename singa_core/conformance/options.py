@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 from singa_core.conformance.ledger import GROUPS, LEVELS
 
 OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType({
-    "level": {"choices": LEVELS, "default": "core", "help": "how much (default: core)"},
+    "level": {
+        "choices": LEVELS,
+        "help": "how much (default: core; after a selection, whatever it takes)",
+    },
     "groups": {"metavar": "A,B", "help": f"these groups only: {', '.join(GROUPS)}"},
     "select": {
         "metavar": "ID", "action": "append", "default": [], "help": "these cases only; * is any",
@@ -21,6 +24,13 @@ OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType({
     "stop": {"action": "store_true", "help": "leave the groups above a failing one"},
 })  # fmt: skip
 OUTPUTS: Final = ("report", "html", "badge")
+
+
+def level_of(level: str | None, groups: Sequence[str], select: Sequence[str]) -> str:
+    """The level of a run: as given, or the least that has what was selected."""
+    if level or not (groups or select):
+        return level or LEVELS[0]
+    return LEVELS[-1] if select else max((GROUPS[g] for g in groups), key=LEVELS.index)
 
 
 def for_pytest(values: Mapping[str, Any]) -> Iterator[str]:

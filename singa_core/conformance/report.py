@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from singa_core.conformance.badge import shield, svg
-from singa_core.conformance.ledger import GROUPS, OUTCOMES, WAYS, Ledger, asks_for
+from singa_core.conformance.ledger import GROUPS, OUTCOMES, WAYS, Failure, Ledger, asks_for
 from singa_core.conformance.page import page
 
 WORDS: Final = {
@@ -25,34 +25,41 @@ class Verdict:
         ledger: what ran.
         level: the level that was asked for.
         groups: the groups that were asked for.
-        whole: nothing was left out by a selection, so that what did not run can be told.
+        entire: no case of these groups was left out, so that what did not run can be told.
+
+    Attributes:
+        whole: these are all groups of the level.
     """
 
     def __init__(
-        self, ledger: Ledger, level: str, groups: Sequence[str] = tuple(GROUPS), *, whole: bool
+        self, ledger: Ledger, level: str, groups: Sequence[str] = tuple(GROUPS), *, entire: bool
     ) -> None:
-        self.ledger, self.level, self.whole = ledger, level, whole
-        self.groups = tuple(g for g in GROUPS if g in groups and asks_for(level, GROUPS[g]))
+        self.ledger, self.level, self.entire = ledger, level, entire
+        asked = [g for g in GROUPS if asks_for(level, GROUPS[g])]
+        self.groups = tuple(g for g in asked if g in groups)
+        self.whole = entire and len(self.groups) == len(asked)
         self.problems = list(self._problems())
 
     @property
     def passed(self) -> bool:
         """True if everything that had to run did, and nothing failed."""
-        return not self.problems and any(self.ledger.ran(g) for g in self.groups)
+        return not self.problems
 
     def _problems(self) -> Iterator[str]:
         ledger = self.ledger
         for group in self.groups:
             counts = ledger.counts[group]
-            if not ledger.ran(group) and self.whole:
+            if not ledger.ran(group) and self.entire:
                 yield f"{group}: nothing ran, which is not a pass"
             for outcome in ("failed", "fixed"):
                 if counts[outcome]:
                     yield f"{group}: {counts[outcome]} {WORDS[outcome]}"
-        if self.whole:
-            for identity, _, _ in ledger.facts.get("known", []):
-                group = identity.partition("::")[0]
-                if group in self.groups and ledger.ran(group) and not ledger.hits[identity]:
+        if not any(ledger.ran(group) for group in self.groups):
+            yield "nothing ran, which is not a pass"
+        if self.entire:
+            for identity, least in ledger.facts.get("known", []):
+                due = identity.partition("::")[0] in self.groups and asks_for(self.level, least)
+                if due and not ledger.hits[identity]:
                     yield f"known failure {identity!r} matches no case: delete it or correct the id"
 
     def totals(self) -> Counter[str]:
@@ -92,17 +99,17 @@ class Verdict:
                 }
                 for op, row in sorted(ledger.cells.items())
             },
-            "failures": [_plain(f) for f in ledger.failures],
-            "known_failures": [_plain(f) for f in ledger.knowns],
+            "failures": [self._plain(f) for f in ledger.failures],
+            "known_failures": [self._plain(f) for f in ledger.knowns],
             "tolerances": [
                 dict(zip(("class", "dtype", "factor", "reason"), t, strict=True))
                 for t in ledger.facts.get("tolerances", [])
             ],
         }
 
-
-def _plain(failure: Any) -> dict[str, str]:
-    return {"id": failure.id, "outcome": failure.outcome, "message": failure.message}
+    def _plain(self, failure: Failure) -> dict[str, str]:
+        told = {"id": failure.id, "outcome": failure.outcome, "message": failure.message}
+        return told | {"again": self.ledger.command(failure.id)}
 
 
 def lines(verdict: Verdict) -> Iterator[tuple[str, bool]]:
@@ -115,7 +122,7 @@ def lines(verdict: Verdict) -> Iterator[tuple[str, bool]]:
         told = ", ".join(f"{counts[o]} {WORDS[o]}" for o in OUTCOMES if counts[o])
         seconds = f"{ledger.seconds[group]:6.1f} s" if ledger.ran(group) else ""
         good = not (counts["failed"] or counts["fixed"])
-        if ledger.ran(group) or verdict.whole:
+        if ledger.ran(group) or verdict.entire:
             yield f"  {group:14}{told or 'nothing ran':48}{seconds}", good and bool(told)
     states = verdict.states()
     if states:
