@@ -34,6 +34,7 @@ from singa_core.operation import Operation as Operation
 from singa_core.parameter import Parameter as Parameter
 from singa_core.parameter import State as State
 from singa_core.plugins import packs
+from singa_core.profiling import profile as profile
 from singa_core.random import manual_seed as manual_seed
 from singa_core.registry import registry as _registry
 from singa_core.scalars import Counter as Counter

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -200,6 +201,18 @@ class Device(ABC):
         or not any more, is None.
         """
         return Fixed(launch, handles, handles.__setitem__)
+
+    def timed(self, function: Callable[..., Any], *args: Any) -> float:
+        """Run a launch of an executable, and tell the seconds it took. Called within `call`.
+
+        A device with a clock of its own should ask that one: the host's also measures how long it
+        takes to wake up, which is longer than many kernels.
+        """
+        self.synchronize()
+        start = time.perf_counter()
+        function(*args)
+        self.synchronize()
+        return time.perf_counter() - start
 
     def load(self, program: Program) -> Executable | None:
         """An Executable for a Program, or None for core's loop over the eager kernels."""

@@ -17,7 +17,7 @@ from types import MethodType
 from typing import Any
 from weakref import WeakValueDictionary
 
-from singa_core import homes
+from singa_core import homes, profiling
 from singa_core.arguments import Arguments, Slot, collect, device_of, fill, outline
 from singa_core.device import Device
 from singa_core.errors import ArgumentError, DeviceError, GradientError, StateLost
@@ -95,7 +95,7 @@ class Recording:
         lent = self._lend_grads()
         moments = [(host, host.moment()) for host in self._moved]
         try:
-            results = self.executable.run(arrays, self._run_host_program)
+            results = profiling.run(self.executable, self.device, arrays, self._run_host_program)
         except BaseException:
             if not self.executable.wrote:  # nothing has changed, so no step was made
                 for host, moment in moments:

@@ -7,8 +7,9 @@ cells are written in place in their homes. Constants and scalars have memory of 
 
 from __future__ import annotations
 
-import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,17 @@ from singa_core.errors import OutOfRange, StateLost
 from singa_core.launch import failure
 from singa_core.passes.place import Place, Placed, place
 from singa_core.passes.plan import plan
-from singa_core.program import Executable, Program
+from singa_core.program import Executable, Program, Timing
 from singa_core.spec import Spec
-from singa_core.storage import Array, Storage, allocate, as_bytes, empty_array, from_host
+from singa_core.storage import (
+    Array,
+    Storage,
+    allocate,
+    as_bytes,
+    empty_array,
+    from_host,
+    synchronize,
+)
 from singa_core.tensor import Tensor, packed
 
 # how to give a launch a handle, at which position, and how to look at the memory (None: all of it)
@@ -58,7 +67,7 @@ class LoopExecutable(Executable):
         self._bound = -1
         self._arrays: dict[int, Array] = {}
         self._code: list[tuple[Callable[..., Any], Sequence[Any]]] = []
-        self._names: list[str] = []
+        self._copied: list[int] = []  # cells whose new value the last launches copy to them
         self._block: Storage | None = None
         self._empty: Storage | None = None
         self._patches: dict[int, list[Patch]] = {}
@@ -117,7 +126,7 @@ class LoopExecutable(Executable):
         Made anew when the arena has grown: temporaries lie elsewhere then.
         """
         placed = self.placed
-        self._code, self._names, self._patches = [], [], {}
+        self._code, self._copied, self._patches = [], [], {}
         for root, (buffer, offset) in self.plan.offsets.items():
             spec, storage = placed.roots[root], self._arena.buffers[buffer]
             self._arrays[root] = Array(storage, spec, spec, offset // spec.dtype.itemsize)
@@ -139,7 +148,6 @@ class LoopExecutable(Executable):
                     patch = (fixed.put, position, None if placed.covers(where) else where)
                     self._patches.setdefault(where.root, []).append(patch)
             self._code.append((fixed.function, fixed.args))
-            self._names.append(step.text)
         for cell, root in placed.writes:
             if root != placed.cells[cell]:
                 self._copy_to_state(cell, root)
@@ -152,7 +160,7 @@ class LoopExecutable(Executable):
         if spec.nbytes:
             bytes_of = [source.storage.buffer, start, target.buffer, 0, spec.nbytes]
             self._code.append((self.device.copy, bytes_of))
-            self._names.append(f"copy to cell {cell}")
+            self._copied.append(cell)
 
     def _workspace(self, number: int, spec: Spec) -> Any:
         """The handle of a launch's scratch memory."""
@@ -187,13 +195,33 @@ class LoopExecutable(Executable):
     # -- running -----------------------------------------------------------------------------------
 
     def run(self, args: Sequence[Array], scalars: Callable[[], Sequence[Any]]) -> list[Array]:
+        return self._run(args, scalars, _loop)
+
+    def profile(
+        self, args: Sequence[Array], scalars: Callable[[], Sequence[Any]]
+    ) -> tuple[list[Array], list[Timing]]:
+        synchronize(self.device)  # what went wrong before is not told of a launch in here
+        seconds: list[float] = []
+        results = self._run(args, scalars, partial(_timed, self.device, seconds))
+        placed = self.placed
+        told = [(s.title, ", ".join(map(str, s.entry.in_specs))) for s in placed.steps]
+        told += [("copy", str(placed.roots[placed.cells[c]])) for c in self._copied]
+        return results, [Timing(*t, taken) for t, taken in zip(told, seconds, strict=True)]
+
+    def _run(
+        self,
+        args: Sequence[Array],
+        scalars: Callable[[], Sequence[Any]],
+        loop: Callable[[Any], None],
+    ) -> list[Array]:
+        """One run, with `loop` to launch what is left of the code."""
         if self._bound != self._arena.version:
             self._bind()
         remaining = iter(self._code)
         self.wrote = False
         try:
             self._prepare(args, scalars)
-            self.device.call(_loop, remaining)
+            self.device.call(loop, remaining)
             self.wrote = True
         except BaseException as error:  # an interrupt tears state like a fault
             told = self._failed(error, remaining)
@@ -201,19 +229,6 @@ class LoopExecutable(Executable):
                 raise
             raise told from error
         return self._finish()
-
-    def profile(
-        self, args: Sequence[Array], scalars: Callable[[], Sequence[Any]]
-    ) -> list[tuple[str, float]]:
-        self._prepare(args, scalars)
-        times = []
-        for name, (function, handles) in zip(self._names, self._code, strict=True):
-            start = time.perf_counter()
-            self.device.call(function, *handles)
-            self.device.synchronize()
-            times.append((name, time.perf_counter() - start))
-        self._finish()
-        return times
 
     def _prepare(self, args: Sequence[Array], scalars: Callable[[], Sequence[Any]]) -> None:
         """Everything that can be refused, and all that must be moved, before the first launch."""
@@ -269,9 +284,9 @@ class LoopExecutable(Executable):
         """Before the first write nothing has changed; after it, state is neither old nor new."""
         number = len(self._code) - remaining.__length_hint__() - 1
         self._forget_args()
-        told = error
-        if isinstance(error, Exception) and 0 <= number < len(self.placed.steps):
-            step = self.placed.steps[number]
+        told, steps = error, self.placed.steps
+        if isinstance(error, Exception) and 0 <= number < len(steps):
+            step = steps[number]
             told = failure(error, step.entry, self.device)
             if step.words is not None and isinstance(error, OutOfRange):
                 told = error.reworded(*step.words)
@@ -283,8 +298,9 @@ class LoopExecutable(Executable):
                 cell.home.lose()
         if not isinstance(error, Exception):
             return error
+        text = steps[number].text if number < len(steps) else "copy to a cell"
         return StateLost(
-            f"replay failed at launch {number} ({self._names[number]}), "
+            f"replay failed at launch {number} ({text}), "
             "after state had begun to change; "
             f"{len(self._written)} cells are neither old nor new\n"
             f"  cause: {type(told).__name__}: {told}"
@@ -313,6 +329,7 @@ class LoopExecutable(Executable):
             "launches": len(placed.steps),
             "native": len(placed.steps),
             "host": 0,  # nothing falls back to the host: loading fails where a kernel is missing
+            "operations": dict(Counter(step.title for step in placed.steps)),
             "views": placed.views,
             "copies": placed.copies,
             "in_place_updates": in_place,
@@ -337,6 +354,10 @@ def look(array: Array, where: Place) -> Any:
 def _loop(code: Any) -> None:
     for function, handles in code:
         function(*handles)
+
+
+def _timed(device: Device, seconds: list[float], code: Any) -> None:
+    seconds += [device.timed(function, *handles) for function, handles in code]
 
 
 def writing(function: Any, inputs: int) -> Callable[..., None]:

@@ -218,8 +218,11 @@ class Model(Layer):
 
         `recorded` instructions become `instructions` (`lowered`: those recorded that the device has
         no kernel for), of which `views` take no time and the others are `launches`: `native` ones
-        of the device's kernels, `copies` among them, and `host` ones elsewhere. `served` names
-        each. `updates` of state are made, `in_place_updates` over the old values.
+        of the device's kernels, `copies` among them, and `host` ones elsewhere. `operations` counts
+        launches by operation; what was made one launch of several is told with its members:
+        `fused[mul, add x2]` (scalar operations), `together[sgd_step x4]` (updates of state).
+        `served` names each launch. `updates` of state are made, `in_place_updates` over the old
+        values.
 
         Bytes: `planned_peak` of temporaries and workspaces; `live_bound`, below which no plan in
         this order can go; `eager_peak`, the least that the same operations take when each is run at

@@ -116,6 +116,10 @@ class Operation:
         """
         return None
 
+    def members(self, **attrs: Any) -> Sequence[str]:
+        """What an instruction that a pass has made of several is made of, for reports."""
+        return ()
+
     @property
     def is_composite(self) -> bool:
         """True if it has a decomposition."""

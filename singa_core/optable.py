@@ -7,6 +7,7 @@ plain functions made of several ops (`flip`, `split`), or reading on the host (`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -41,6 +42,18 @@ def register(op: Operation) -> None:
         hint = "def forward(self, x): ...  made of other operations"
         raise ArgumentError(where, rule, f"none in {_home(op)[1]}", hint=hint)
     OPS[op.name] = op
+
+
+def title(name: str, options: dict[str, Any]) -> str:
+    """What reports call an operation: its name, and what a group is made of: `fused[mul x2, exp]`.
+
+    Args:
+        name: of the operation.
+        options: its attributes.
+    """
+    members = Counter(OPS[name].members(**options))
+    told = ", ".join(f"{member} x{n}" if n > 1 else member for member, n in members.items())
+    return f"{name}[{told}]" if told else name
 
 
 def _home(thing: Any) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from singa_core.dtype import DType
 from singa_core.spec import Spec
@@ -161,6 +161,20 @@ def plain(value: Any) -> Any:
     return value
 
 
+class Timing(NamedTuple):
+    """What one launch took.
+
+    Attributes:
+        name: of the operation; for a group, with its members.
+        operands: dtype and shape of each input.
+        seconds: by the device's own clock, if it has one.
+    """
+
+    name: str
+    operands: str
+    seconds: float
+
+
 class Executable(ABC):
     """A Program loaded on one device, ready to run again and again.
 
@@ -191,5 +205,5 @@ class Executable(ABC):
     @abstractmethod
     def profile(
         self, args: Sequence[Any], scalars: Callable[[], Sequence[Any]]
-    ) -> list[tuple[str, float]]:
-        """One run with a clock around each launch: (instruction, seconds)."""
+    ) -> tuple[list[Any], list[Timing]]:
+        """One run in which each launch is timed: what `run` gives, and how long each took."""

@@ -1,11 +1,15 @@
 """Small layers and models that several tests use."""
 
+import time
+from contextlib import nullcontext
+
 import numpy as np
 
 from house import counts
 from singa_core import Layer, Model, Parameter, Placeholder, State, ops, opt, random, tensor
 from singa_core.errors import ShapeError
 from singa_core.layers import Dropout, Linear, ReLU, Sequential
+from singa_core.profiling import Profile
 
 
 class Scale(Layer):
@@ -71,3 +75,27 @@ def both_ways(run):
     assert run(True) == want
     counts.bitwise_compared(len(want))
     return want
+
+
+def check_profile(device):
+    """A training that is profiled has the bits of one that is not; what was timed is plausible."""
+
+    def trained(profiled):
+        model = made(device, opt.Adam(0.01), p=0.5)
+        x, target = batch(device)
+        told = []
+        for step in range(4):
+            start = time.perf_counter()
+            with Profile() if profiled and step in (0, 2) else nullcontext() as times:
+                told += [t.tolist() for t in model.train_one_batch(x, target)]
+            if times is not None:
+                assert 0 < times.seconds < time.perf_counter() - start
+                assert times.replays == 1
+                (report,) = model.graph_report()
+                copies = report["updates"] - report["in_place_updates"]
+                assert len(times.launches) == report["launches"] + copies
+                assert all(launch.seconds >= 0 for launch in times.launches)
+        counted = model.optimizer.steps.value
+        return told, contents(model), [s.state() for s in random.STREAMS.values()], counted
+
+    assert trained(True) == trained(False)

@@ -70,6 +70,9 @@ class Fused(Operation):
             raise ShapeError(self.name, "results of one shape", shapes)
         return outs[0] if len(outs) == 1 else outs
 
+    def members(self, **attrs: Any) -> list[str]:
+        return [name for name, *_ in attrs["steps"]]
+
     def forward(self, *xs: Any, steps: tuple[Step, ...], results: tuple[int, ...]) -> Any:
         values = list(xs)
         for name, attrs, ins, _ in steps:

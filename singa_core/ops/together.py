@@ -6,7 +6,7 @@ from typing import Any
 
 from singa_core.dtype import as_dtype
 from singa_core.operation import Operation
-from singa_core.optable import OPS
+from singa_core.optable import OPS, title
 from singa_core.sample import In, sample
 from singa_core.spec import Spec
 
@@ -50,6 +50,9 @@ class Together(Operation):
             for name, attrs, ins, _ in parts
             for out in _all(OPS[name].infer(*[xs[i] for i in ins], **dict(attrs)))
         )
+
+    def members(self, **attrs: Any) -> list[str]:
+        return [title(name, dict(own)) for name, own, *_ in attrs["parts"]]
 
     def forward(self, *xs: Any, parts: tuple[Part, ...]) -> Any:
         return tuple(

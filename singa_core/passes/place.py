@@ -11,7 +11,7 @@ from typing import Final
 
 from singa_core.device import Device
 from singa_core.errors import KernelMissing
-from singa_core.optable import OPS
+from singa_core.optable import OPS, title
 from singa_core.program import Instruction, Program
 from singa_core.resolve import Entry, find_entry
 from singa_core.spec import AnyForm, Spec
@@ -38,6 +38,19 @@ class Step:
     outs: list[int]
     text: str
     words: tuple[str, str, int] | None = None
+
+    @property
+    def title(self) -> str:
+        """The operation, with its members if it is a group."""
+        return title(self.entry.op.name, self.entry.options)
+
+
+def _text(instruction: Instruction) -> str:
+    """An instruction for reports and errors: what a group is made of would be too long."""
+    name = title(instruction.op, instruction.options)
+    if name == instruction.op:
+        return str(instruction)
+    return str(Instruction(name, (), instruction.ins, instruction.outs))
 
 
 @dataclass
@@ -108,7 +121,7 @@ class _Placer:
             dtypes = [spec.dtype.name for spec in entry.in_specs]
             raise KernelMissing(op.name, dtypes, self.device, ["no kernel takes these inputs"])
         outs = [self.source(slot) for slot in instruction.outs]
-        self.placed.steps.append(Step(entry, ins, outs, str(instruction), instruction.words))
+        self.placed.steps.append(Step(entry, ins, outs, _text(instruction), instruction.words))
 
     def pack(self, place: Place) -> Place:
         """A packed copy of a place, shared by those who need one soon."""

@@ -91,6 +91,7 @@ def test_a_report_says_how_instructions_are_served(device, workload):
     (report,) = model.graph_report()
     assert report["native"] + report["host"] == report["launches"] == len(report["served"])
     assert report["launches"] == report["instructions"] - report["views"] + report["copies"]
+    assert sum(report["operations"].values()) == report["launches"]
     assert report["recorded"] >= report["lowered"]
     assert (report["lowered"] == 0) is (device.name == "cpu_numpy" and not lowers(workload))
     assert report["host"] == 0

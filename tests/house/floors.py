@@ -5,7 +5,7 @@ FLOORS = (
     ("F1 seam", "device storage program kernels offers registry"),
     (
         "F2 engine",
-        "operation tensor readable autograd recorder passes executable random engine mode "
+        "operation tensor readable autograd recorder passes executable profiling random engine mode "
         "indexing node homes optable sample methods scalars update resolve launch arguments host arena attributes",
     ),
     ("F3 ops", "ops"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -214,6 +214,13 @@ def enqueue_all(works: Sequence[Sequence[Any]]) -> None:
     """Several kernels, one after the other."""
     for work in works:
         enqueue(*work)
+
+
+def kernels_of(function: Callable[..., Any], args: Sequence[Any]) -> Sequence[Sequence[Any]]:
+    """What `function(*args)`, the launch of a `Fixed`, enqueues; nothing if it is another one."""
+    if function is enqueue:
+        return [args]
+    return args[0] if function is enqueue_all else []
 
 
 def numbered(text: str) -> str:

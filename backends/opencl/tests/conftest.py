@@ -88,3 +88,32 @@ def run(request, runners):
 def cpu(runners):
     """The family of devices with few, wide work items."""
     return runners("cpu")
+
+
+@pytest.fixture(scope="session")
+def opened():
+    """A device for each family: the first there is, and the same one with the other kernels."""
+    made = {}
+
+    def get(family):
+        first = open_device("opencl")
+        first.open()
+        if family == first.capabilities.family:
+            return first
+        if family not in made:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("SINGA_OPENCL_FAMILY", family)
+                made[family] = type(first)(0, first.native)
+            made[family].open()
+        return made[family]
+
+    return get
+
+
+@pytest.fixture(params=["cpu", "gpu"])
+def either(request, opened):
+    """A device of each family in turn, as it was afterwards."""
+    device = opened(request.param)
+    known = device.capabilities
+    yield device
+    device.capabilities = known
