@@ -8,7 +8,9 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from html.parser import HTMLParser
 from pathlib import Path
+from unittest import mock
 from xml.etree import ElementTree
 
 import numpy as np
@@ -23,7 +25,7 @@ from singa_core.conformance.ledger import GROUPS, Cell, Failure, Ledger, matches
 from singa_core.conformance.options import level_of
 from singa_core.conformance.runner import arguments, main
 from singa_core.conformance.tolerances import CLASSES, UNITS, Mismatch
-from singa_core.dtype import float16, float32
+from singa_core.dtype import ALL, float16, float32
 from singa_core.errors import ArgumentError
 from singa_core.optable import OPS
 from test_planted import run_kit
@@ -176,11 +178,15 @@ def test_a_wrong_conformance_toml_says_what_is_wrong(text, rule):
 # -- verdicts -------------------------------------------------------------------------------------
 
 
+CAN = dict.fromkeys(page.ABLE, False) | {"host": True, "fuses": ["add"], "family": "cpu"}
+
+
 def ledger(**outcomes):
     made = Ledger("toy")
     made.facts = {
         "suite": "1.0", "device": "toy", "distribution": "singa-toy 1", "driver": "<toy & co>",
-        "api": [1, 0], "core": "0.1", "languages": ["c"], "capabilities": {"family": "cpu"},
+        "api": [1, 0], "core": "0.1", "languages": ["c"], "capabilities": CAN,
+        "dtypes": [d.name for d in ALL[1:]],
         "python": "3", "numpy": "2", "platform": "x", "known": [], "tolerances": [],
     }  # fmt: skip
     for group in GROUPS:
@@ -257,25 +263,72 @@ def test_workers_add_up():
 # -- files ----------------------------------------------------------------------------------------
 
 
-class Loads:
-    """What a page would ask of a network."""
+class Page(HTMLParser):
+    """What a page would ask of a network, and tags that do not fit together."""
 
-    found = re.compile(r"""(?:src|href)\s*=|@import|url\(""")
+    alone = frozenset({"meta", "input"})
+
+    def __init__(self, text):
+        super().__init__()
+        self.loads, self.wrong, self.ids, self.links, self.open = [], [], set(), set(), []
+        self.text = []
+        self.feed(text)
+        self.wrong += self.open
+
+    def handle_starttag(self, tag, attrs):
+        for name, value in attrs:
+            if name == "href" and value.startswith("#"):
+                self.links.add(value[1:])
+            elif name in ("src", "href", "srcset", "data") or "url(" in (value or ""):
+                self.loads.append(f"{tag} {name}={value}")
+            if name == "id":
+                self.wrong += [value] if value in self.ids else []
+                self.ids.add(value)
+        if tag not in self.alone:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        self.wrong += [] if self.open and self.open.pop() == tag else [f"/{tag}"]
+
+    def handle_data(self, data):
+        (self.loads if re.search(r"@import|url\(|fetch\(|https?:", data) else self.text).append(
+            data
+        )
 
 
 def test_the_page_is_whole_and_loads_nothing():
     made = ledger(graph="failed")
     made.facts["tolerances"] = [["computed", "float32", 2.0, "a <sine>"]]
+    made.cells["add"]["float64"] = Cell(native=1, failed=1)
+    failed = Failure("ops.primitive::add[float64-0]", "failed", "got <1>")
+    made.add("ops.primitive", "failed", failed)
+    made.add("ops.primitive", "failed", failed)
+    made.add("device", "known", Failure("device::copy[1]", "known", "a bug"))
     text = page.page(report.Verdict(made, "full", entire=True).data())
-    assert not Loads.found.search(text)
+    read = Page(text)
+    assert (read.loads, read.wrong) == ([], [])
+    assert read.links == {"add"} <= read.ids
     assert "$" not in re.sub(r"<script>.*", "", text, flags=re.DOTALL)
-    assert "&lt;toy &amp; co&gt;" in text
     assert "<toy" not in text
     assert 'title="add float32: native by c; cases: 2 native"' in text
-    assert "a &lt;sine&gt;" in text
-    assert text.count("<tr") == text.count("</tr>")
-    for word in ("does not conform", *GROUPS):
-        assert word in text
+    assert "&lt;toy &amp; co&gt;" in text
+    seen = " ".join(read.text)
+    again = "python -m singa_core.conformance --singa-backend toy --select"
+    for word in (
+        "does not conform", *GROUPS, "a <sine>", "got <1>", "elementwise", "Known failures",
+        f"{again} 'ops.primitive::add[float64-0]'", f"{again} 'device::copy[1]'",
+        "without bool", "host memory, fused chains",
+    ):  # fmt: skip
+        assert word in seen, word
+
+
+def test_ops_are_told_by_family_and_those_of_a_pack_are_one():
+    swirl = type("Swirl", (), {"__module__": "singa_swirl.ops.elementwise"})()
+    with mock.patch.dict(OPS, swirl=swirl):
+        found = report.families(["conv_transpose", "swirl", "add", "conv", "exp2"])
+    assert found == {
+        "conv": ["conv", "conv_transpose"], "elementwise": ["add", "exp2"], "singa_swirl": ["swirl"],
+    }  # fmt: skip
 
 
 def test_badges_are_what_they_should_be():

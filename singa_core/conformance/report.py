@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from singa_core.conformance.badge import shield, svg
 from singa_core.conformance.ledger import GROUPS, OUTCOMES, WAYS, Failure, Ledger, asks_for
 from singa_core.conformance.page import page
+from singa_core.optable import OPS
 
 WORDS: Final = {
     "passed": "passed", "failed": "failed", "known": "known to fail",
@@ -88,6 +89,7 @@ class Verdict:
                 | {"ran": ledger.ran(group), "seconds": round(ledger.seconds[group], 2)}
                 for group in self.groups
             },
+            "families": families(ledger.cells),
             "ops": {
                 op: {
                     dtype: {
@@ -110,6 +112,16 @@ class Verdict:
     def _plain(self, failure: Failure) -> dict[str, str]:
         told = {"id": failure.id, "outcome": failure.outcome, "message": failure.message}
         return told | {"again": self.ledger.command(failure.id)}
+
+
+def families(names: Iterable[str]) -> dict[str, list[str]]:
+    """Family -> the ops of it among these; those of a pack are a family."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(names):
+        package, *_, module = type(OPS.get(name)).__module__.split(".")
+        ours = package == __name__.partition(".")[0]
+        found.setdefault(module.partition("_")[0] if ours else package, []).append(name)
+    return dict(sorted(found.items()))
 
 
 def lines(verdict: Verdict) -> Iterator[tuple[str, bool]]:
