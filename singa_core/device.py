@@ -46,6 +46,7 @@ class Capabilities:
         concurrent: kernels may be launched from several threads at once.
         capacity: bytes it can hold, None if not known.
         largest: bytes of its largest buffer, None if one may take all of it.
+        parameters: bytes of arguments that one launch can take; fused groups are kept that small.
         fuses: ops that its kernel of `fused` may be made of; none: graphs are not fused.
         batches: ops that its kernel of `together` may be made of; none: every update is a launch.
         family: "cpu" runs one work item per core, "gpu" thousands; kernels are chosen by it.
@@ -59,6 +60,7 @@ class Capabilities:
     concurrent: bool = False
     capacity: int | None = None
     largest: int | None = None
+    parameters: int = 1024
     fuses: frozenset[str] = frozenset()
     batches: frozenset[str] = frozenset()
     family: str = "cpu"

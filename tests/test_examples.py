@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import _run
+from conftest import open_device
 from singa_core.callbacks import Callback
 from singa_core.data.sources import DataMissing
 from singa_core.data.text import Text
@@ -167,6 +168,20 @@ def test_it_runs_on_any_device(run, device, name):
     printed = run(name, *options, little=True)
     assert f"on {device}\n" in printed.splitlines(keepends=True)[0]
     assert f"MiB on {device}, by core's count\n" in printed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_eager_recorded_and_fused_are_the_same(run, name, monkeypatch):
+    device = open_device("opencl")  # one that fuses
+    assert device.capabilities.fuses
+    options = ("--device", device.name, "--epochs", "1")
+    eager = run(name, *options, "--no-graph", little=True)
+    fused = run(name, *options, little=True)
+    apart = dataclasses.replace(device.capabilities, fuses=frozenset(), batches=frozenset())
+    monkeypatch.setattr(device, "capabilities", apart)
+    recorded = run(name, *options, little=True)
+    assert facts(eager) == facts(recorded) == facts(fused)
+    assert len(facts(eager)) > 2
 
 
 class Killed(BaseException):

@@ -16,7 +16,8 @@ __all__ = ["fused"]
 # an op, its attributes, the numbers of the values it takes, and the dtype of what it gives
 Step = tuple[str, tuple[tuple[str, Any], ...], tuple[int, ...], DType]
 
-_F, _B, _I = as_dtype("float32"), as_dtype("bool"), as_dtype("int32")
+_F, _B, _I, _U = (as_dtype(name) for name in ("float32", "bool", "int32", "uint32"))
+_BITS = ("random_bits", (("shape", (3, 5)),), (1,), _U)
 
 
 class Fused(Operation):
@@ -52,6 +53,21 @@ class Fused(Operation):
         sample(
             In((0, 3), "float32"), In((3,), "float32"),
             steps=(("add", (), (0, 1), _F), ("neg", (), (2,), _F)), results=(3,),
+        ),
+        sample(  # as dropout
+            In((3, 5), "float32"), In((4,), "uint32", values=[7, 8, 0xFFFFFFFF, 9]),
+            In((), "uint32", values=[1 << 31]), In((), "float32", values=[0.0]),
+            steps=(_BITS, ("less_equal", (), (2, 4), _B), ("where", (), (5, 0, 3), _F)),
+            results=(6, 5),
+        ),
+        sample(  # as noise, beside a function that has a vector body
+            In((5,), "float32"), In((4,), "uint32", values=[7, 8, 0xFFFFFFFF, 9]),
+            In((), "uint32", values=[8]),
+            steps=(
+                _BITS, ("shift_right", (), (3, 2), _U), ("cast", (("dtype", _F),), (4,), _F),
+                ("exp", (), (0,), _F), ("mul", (), (5, 6), _F),
+            ),
+            results=(7,),
         ),
     )  # fmt: skip
 

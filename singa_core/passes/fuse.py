@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from singa_core.device import Device
+from singa_core.device import Capabilities, Device
 from singa_core.passes.lower import has_kernel
 from singa_core.passes.waits import in_turn, makers
 from singa_core.program import Instruction, Program
 
-MOST_OPERANDS: Final = 16
-"""Inputs and outputs of a group: devices limit the arguments of a kernel."""
+OPERAND: Final = 64
+"""Bytes of arguments that an input or an output of a group is expected to need, with strides."""
 MOST_STEPS: Final = 48
+DRAW: Final = "random_bits"
+"""The operation that reads its input whole, and makes elements by their index."""
 END: Final = -1
 """The reader of what a Program gives back."""
 
@@ -26,7 +28,7 @@ def fuse(program: Program, device: Device) -> Program:
     """The Program with groups of what `device.capabilities.fuses` in place of their members."""
     if not device.capabilities.fuses:
         return program
-    groups = _Groups(program, device.capabilities.fuses)
+    groups = _Groups(program, device.capabilities)
     groups.grow()
     made: list[Instruction] = []
     for members in groups.in_order():
@@ -41,10 +43,11 @@ def fuse(program: Program, device: Device) -> Program:
 class _Groups:
     """Instructions by group; at first each is alone. A group is known by one of its members."""
 
-    def __init__(self, program: Program, fuses: frozenset[str]) -> None:
+    def __init__(self, program: Program, capabilities: Capabilities) -> None:
         self.program = program
+        self.most_operands = capabilities.parameters // OPERAND
         self.maker = makers(program)
-        self.fusible = [self._may_fuse(i, fuses) for i in program.instructions]
+        self.fusible = [self._may_fuse(i, capabilities.fuses) for i in program.instructions]
         self.group = list(range(len(program.instructions)))
         self.members = {n: [n] for n in self.group}
         self.old = program.replaced
@@ -65,7 +68,7 @@ class _Groups:
     def grow(self) -> None:
         """Put every instruction into the groups of those that feed it, where that is possible."""
         for number, instruction in enumerate(self.program.instructions):
-            if not self.fusible[number]:
+            if not self.fusible[number] or instruction.op == DRAW:
                 continue
             shape = self._shape(number)
             for slot in instruction.ins:
@@ -87,7 +90,9 @@ class _Groups:
     def _fits(self, members: list[int]) -> bool:
         """True if these may be one: few enough, and none waits for another outside of them."""
         operands = len(self._inputs(members)) + len(self._results(members))
-        if len(members) > MOST_STEPS or operands > MOST_OPERANDS:
+        if len(members) > MOST_STEPS or operands > self.most_operands:
+            return False
+        if self._states(members) & {self.program.instructions[n].outs[0] for n in members}:
             return False
         inside = {self.group[n] for n in members}
         waiting = self._feeding(members) - inside
@@ -104,6 +109,11 @@ class _Groups:
         """The groups whose results these read."""
         slots = (slot for n in members for slot in self.program.instructions[n].ins)
         return {self.group[self.maker[slot]] for slot in slots if slot in self.maker}
+
+    def _states(self, members: Iterable[int]) -> set[int]:
+        """The slots that draws among these read."""
+        instructions = (self.program.instructions[n] for n in members)
+        return {i.ins[0] for i in instructions if i.op == DRAW}
 
     def _inputs(self, members: Sequence[int]) -> list[int]:
         """Slots that these read and do not make, each once."""

@@ -13,8 +13,8 @@ from singa_core.device import Device
 from singa_core.passes.lower import has_kernel
 from singa_core.program import Instruction, Program
 
-MOST_OPERANDS: Final = 42
-"""Inputs and outputs of all parts: devices limit the arguments of a kernel."""
+OPERAND: Final = 24
+"""Bytes of arguments that an input or an output of a part is expected to need, with its numbers."""
 SMALL: Final = 1 << 18
 """Bytes that an update writes, at most."""
 
@@ -39,7 +39,7 @@ def together(program: Program, device: Device) -> Program:
     numbers = [n for n, i in enumerate(program.instructions) if joins(i)]
     made: dict[int, Instruction] = {}
     gone: set[int] = set()
-    for group in _groups(numbers, program.instructions):
+    for group in _groups(numbers, program.instructions, device.capabilities.parameters // OPERAND):
         parts = [program.instructions[n] for n in group]
         one = _joined(parts, old)
         if one is not None and has_kernel(one, program.specs_of(one.ins), device):
@@ -51,13 +51,15 @@ def together(program: Program, device: Device) -> Program:
     return program.with_instructions(kept)
 
 
-def _groups(numbers: Sequence[int], instructions: Sequence[Instruction]) -> Iterator[list[int]]:
-    """Neighbours, as many as have few enough operands; nobody alone."""
+def _groups(
+    numbers: Sequence[int], instructions: Sequence[Instruction], most: int
+) -> Iterator[list[int]]:
+    """Neighbours, as many as have `most` operands; nobody alone."""
     group: list[int] = []
     operands = 0
     for number in numbers:
         more = len(instructions[number].ins) + len(instructions[number].outs)
-        if operands + more > MOST_OPERANDS:
+        if operands + more > most:
             if len(group) > 1:
                 yield group
             group, operands = [], 0

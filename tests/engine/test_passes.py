@@ -721,7 +721,7 @@ def test_two_groups_may_not_wait_for_each_other(far_device):
         np.testing.assert_array_equal(got, want)
 
 
-def test_shapes_sixteen_bits_and_limits_end_a_group(far_device):
+def test_shapes_and_sixteen_bits_end_a_group(far_device):
     row, half = Spec((3,), "float32"), Spec((2, 3), "float16")
     other_shape = program(
         ("exp", (0,), (1,), {}), ("add", (1, 2), (3,), {}),
@@ -733,12 +733,46 @@ def test_shapes_sixteen_bits_and_limits_end_a_group(far_device):
         specs=dict.fromkeys((0, 1, 2), half),
     )  # fmt: skip
     assert fused(halves, far_device) == halves
+
+
+STATE, WORDS, FLAGS = Spec((4,), "uint32"), Spec((2, 3), "uint32"), Spec((2, 3), "bool")
+BITS = {"shape": (2, 3)}
+
+
+def test_random_words_are_made_where_they_are_used(far_device):
+    p = program(
+        ("random_bits", (0,), (1,), BITS), ("less", (2, 1), (3,), {}),
+        ("where", (3, 4, 5), (6,), {}), args=(0, 2, 4, 5), results=(6, 3),
+        specs={0: STATE, 1: WORDS, 2: Spec((), "uint32"), 3: FLAGS, 5: N},
+    )  # fmt: skip
+    made = fused(p, far_device, fuses=FUSES | {"random_bits"})
+    (one,) = made.instructions
+    assert body(one) == [("random_bits", (0,)), ("less", (1, 4)), ("where", (5, 2, 3))]
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    given = (np.uint32([1, 2, 3, 4]), np.uint32(1 << 31), x, np.float32(-1))
+    for got, want in zip(run(made, far_device, *given), run(p, far_device, *given), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_the_state_of_a_draw_is_not_made_in_its_own_group(far_device):
+    p = program(
+        ("add", (0, 0), (1,), {}), ("random_bits", (1,), (2,), {"shape": (4,)}),
+        ("add", (2, 1), (3,), {}),
+        args=(0,), results=(3,), specs=dict.fromkeys(range(4), STATE),
+    )  # fmt: skip
+    made = fused(p, far_device, fuses=FUSES | {"random_bits"})
+    assert ops_of(made) == ["add", "fused"]
+    assert body(made.instructions[1]) == [("random_bits", (0,)), ("add", (1, 0))]
+
+
+@pytest.mark.parametrize(("parameters", "sizes"), [(1024, [15, 6]), (640, [9, 9, 4]), (4352, [20])])
+def test_groups_are_as_large_as_the_arguments_of_a_launch(far_device, parameters, sizes):
     ins = tuple(range(20))
     sums = [("add", (0, 1), (20,), {})] + [
         ("add", (n + 18, n), (n + 19,), {}) for n in range(2, 20)
     ]
-    long = fused(program(*sums, args=ins, results=(38,)), far_device)
-    assert [len(i.ins) for i in long.instructions] == [15, 6]
+    long = fused(program(*sums, args=ins, results=(38,)), far_device, parameters=parameters)
+    assert [len(i.ins) for i in long.instructions] == sizes
 
 
 def test_without_the_capability_nothing_changes(far_device):

@@ -49,6 +49,7 @@ class OpenCLDevice(Device):
             alignment=max(device.mem_base_addr_align // 8, 64),
             capacity=device.global_mem_size,
             largest=device.max_mem_alloc_size,
+            parameters=self.compiler.parameters,
             family=family,
             fuses=FUSES,
             batches=BATCHES,

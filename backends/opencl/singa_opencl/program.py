@@ -35,6 +35,7 @@ class Compiler(Target):
         self.group = min(64, device.max_work_group_size)
         self.largest_group = device.max_work_group_size
         self.shared = device.local_mem_size
+        self.parameters = device.max_parameter_size
         self.doubles = "cl_khr_fp64" in device.extensions
         self.options = []
         if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:

@@ -6,8 +6,11 @@ import pytest
 import singa_core as sc
 from conftest import open_device
 from singa_core import ops
+from singa_core.kernels.c.dialect import Target
 from singa_core.kernels.c.fused import FUSES, scalar_of
-from singa_core.spec import Spec
+from singa_core.kernels.c.fused import fused as calls_of_fused
+from singa_core.kernels.c.together import merged
+from singa_core.spec import Spec, make_form
 
 
 @pytest.fixture
@@ -17,7 +20,7 @@ def opencl():
 
 
 SHAPES = ((3, 5), (64, 100), (1000,), (7, 1, 3), (1, 1), (9,))
-F32, BOOL, I16 = (Spec((4,), name) for name in ("float32", "bool", "int16"))
+F32, BOOL, I16, WORDS = (Spec((4,), name) for name in ("float32", "bool", "int16", "uint32"))
 
 
 def vectors(x, y, flags):
@@ -91,12 +94,89 @@ def test_narrow_numbers_are_not_taken():
 
 def test_vectors_are_made_of_floats_and_flags_only():
     exp = ("exp", (), (0,), F32.dtype)
-    assert scalar_of([F32], [F32], (exp, ("add", (), (1, 1), F32.dtype)), (2,)).vector
+    assert scalar_of([F32], [F32], (exp, ("add", (), (1, 1), F32.dtype)), (2,))[0].vector
     less = ("less", (), (0, 1), BOOL.dtype)
-    assert scalar_of([F32], [BOOL], (exp, less), (2,)).vector
+    assert scalar_of([F32], [BOOL], (exp, less), (2,))[0].vector
+    for whole in (Spec((4,), "int32"), WORDS):
+        cast = ("cast", (("dtype", whole.dtype),), (1,), whole.dtype)
+        assert not scalar_of([F32], [whole], (exp, cast), (2,))[0].vector
+    total = ("add", (), (0, 0), WORDS.dtype)
+    back = ("cast", (("dtype", F32.dtype),), (1,), F32.dtype)
+    assert not scalar_of([WORDS], [F32], (total, back, ("exp", (), (2,), F32.dtype)), (3,))[
+        0
+    ].vector
+
+
+def test_a_draw_needs_a_packed_state_that_nothing_is_written_over():
+    draw = ("random_bits", (("shape", (8,)),), (0,), WORDS.dtype)
+    eight = Spec((8,), "uint32")
+    assert scalar_of([WORDS], [eight], (draw,), (1,)) is not None
+    assert scalar_of([make_form(WORDS, (2,))], [eight], (draw,), (1,)) is None
+    assert scalar_of([WORDS], [Spec((2, 8), "uint32")], (draw,), (1,)) is None
+    four = ("random_bits", (("shape", (4,)),), (0,), WORDS.dtype)
+    assert scalar_of([WORDS], [WORDS], (four,), (1,)) is None
+    made = ("bit_not", (), (0,), WORDS.dtype)
+    late = ("random_bits", (("shape", (8,)),), (1,), WORDS.dtype)
+    assert scalar_of([WORDS], [eight], (made, late), (2,)) is None
+
+
+def dropped(x):
+    return ops.dropout(x.exp(), p=0.3) * 2.0
+
+
+def noisy(x):
+    return ops.exp(ops.uniform(x.shape, device=x.device) * x) + ops.dropout(x, p=0.5)
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, (33, 7), (4097,), ()])
+@pytest.mark.parametrize("function", [dropped, noisy])
+def test_draws_in_a_group_give_the_bits_of_draws_alone(opencl, function, shape):
+    x = sc.tensor(np.random.default_rng(7).standard_normal(shape, np.float32), device=opencl)
+    recorded = sc.graph(function)
+    with sc.no_grad():
+        sc.manual_seed(5)
+        eager = [function(x).numpy() for _ in range(3)]
+        sc.manual_seed(5)
+        replayed = [recorded(x).numpy() for _ in range(3)]
+    for want, got in zip(eager, replayed, strict=True):
+        assert got.tobytes() == want.tobytes()
+    (recording,) = recorded.recordings
+    assert [i.op for i in recording.program.instructions] == ["fused"]
+
+
+def test_a_draw_in_a_strided_group(opencl):
+    """The words go by the place in the output, however the input lies."""
+    x = sc.tensor(np.random.default_rng(7).standard_normal((9, 14), np.float32), device=opencl)
+    recorded = sc.graph(dropped)
+    with sc.no_grad():
+        for view in (x.T, x[:, ::2], x[::-1, 3:4]):
+            sc.manual_seed(5)
+            eager = dropped(view).numpy()
+            sc.manual_seed(5)
+            assert recorded(view).numpy().tobytes() == eager.tobytes()
+
+
+class Paper(Target):
+    """Where calls are written and nothing runs."""
+
+    family = "cpu"
+
+    def launch(self, calls, operands):
+        raise NotImplementedError
+
+
+def test_parts_together_bring_each_function_once():
     whole = Spec((4,), "int32")
+    floats = ("remainder", (), (0, 0), F32.dtype)
     cast = ("cast", (("dtype", whole.dtype),), (1,), whole.dtype)
-    assert not scalar_of([F32], [whole], (exp, cast), (2,)).vector
+    steps = (floats, cast, ("remainder", (), (2, 2), whole.dtype))
+    made = [
+        *calls_of_fused(Paper(), [F32], [F32], steps=(floats,), results=(1,)),
+        *calls_of_fused(Paper(), [F32], [whole], steps=steps, results=(3,)),
+    ]
+    text = merged(made).source.text()
+    assert text.count("float remainder_float(") == 1
+    assert text.count("int remainder_int(") == 1
 
 
 @pytest.mark.parametrize(("made", "updates", "at_once"), [

@@ -17,7 +17,9 @@ def fused(
     forms, launches = list(ins), []
     for name, attrs, taken, dtype in steps:
         given = [forms[i] for i in taken]
-        spec = Spec(broadcast_shapes(name, *[form.shape for form in given]), dtype)
+        drawn = dict(attrs).get("shape")  # a draw reads its state whole
+        shape = broadcast_shapes(name, *[form.shape for form in given]) if drawn is None else drawn
+        spec = Spec(shape, dtype)
         kernel = array.find(name, [form.dtype for form in given], [dtype])
         if kernel is None:
             return None

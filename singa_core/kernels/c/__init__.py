@@ -31,7 +31,8 @@ class CallTable(KernelTable):
         """Register `f(target, in_forms, out_specs, **attrs)`.
 
         It gives calls, or calls and the bytes of workspace they need (the last operand), or None to
-        decline. `options` are those of `prepared`.
+        decline; so does a call with more arguments than the device takes. `options` are those of
+        `prepared`.
         """
 
         def register(function: CallsOf) -> CallsOf:
@@ -53,10 +54,12 @@ def launched(function: CallsOf) -> Callable[..., Any]:
         if found is None:
             return None
         count = len(in_forms) + len(out_specs)
-        if isinstance(found, tuple):
-            made, nbytes = found
+        made, nbytes = found if isinstance(found, tuple) else (found, None)
+        if any(call.parameters > target.parameters for call in made):
+            return None
+        if nbytes is not None:
             return target.launch(made, count + 1), nbytes
-        return target.launch(found, count)
+        return target.launch(made, count)
 
     return prepare
 

@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+
 from singa_core.dtype import DType
 from singa_core.kernels import Launch
 
@@ -62,7 +64,7 @@ class Source:
             workspace, which is bytes to the core, has elements here.
         numbers: (name, C type) of each number, after the operands.
         body: statements.
-        functions: text before the kernel.
+        functions: texts before the kernel, each of which may come with other kernels too.
         group: work items in a group if the body has barriers or shared memory; else 0.
         wide: indices are 64 bits wide (`IDX` is long).
         restrict: no output shares memory with another operand.
@@ -72,7 +74,7 @@ class Source:
     operands: tuple[tuple[str, str, str], ...]
     numbers: tuple[tuple[str, str], ...]
     body: str
-    functions: str = ""
+    functions: tuple[str, ...] = ()
     group: int = 0
     wide: bool = False
     restrict: bool = True
@@ -90,7 +92,7 @@ class Source:
         parameters += [f"const {kind} {name}" for name, kind in self.numbers]
         index = "long" if self.wide else "int"
         return (
-            f"typedef {index} IDX;\n{self.functions}\n"
+            f"typedef {index} IDX;\n{''.join(self.functions)}\n"
             f"KERNEL({self.entry})({', '.join(parameters)})\n{{\n{''.join(points)}{self.body}\n}}\n"
         )
 
@@ -129,6 +131,13 @@ class Call:
     starts: tuple[int, ...] = ()
     fault: tuple[str, str] | None = None
 
+    @property
+    def parameters(self) -> int:
+        """Bytes of its arguments: a pointer and a start for each operand, and the numbers."""
+        wide = "long" if self.source.wide else "int"
+        kinds = (NUMBERS[wide if kind == "IDX" else kind] for _, kind in self.source.numbers)
+        return 16 * len(self.source.operands) + sum(np.dtype(kind).itemsize for kind in kinds)
+
 
 class Target(ABC):
     """What a device gives to kernels of this language.
@@ -139,6 +148,7 @@ class Target(ABC):
         group: work items in a group, in the gpu family.
         largest_group: the most work items that a group can have.
         shared: bytes of memory that the work items of a group share.
+        parameters: bytes of arguments that one kernel can take.
         doubles: the device computes in float64.
     """
 
@@ -147,6 +157,7 @@ class Target(ABC):
     group: int = 64
     largest_group: int = 256
     shared: int = 32768
+    parameters: int = 1024
     doubles: bool = True
 
     @abstractmethod

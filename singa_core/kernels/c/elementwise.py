@@ -37,11 +37,13 @@ class Scalar:
         ins: dtype code of each input.
         lines: (variable, dtype, expression with `{T}` for the type); outputs are y0, y1, ...
         outs: dtype code of each output.
-        functions: text that the expressions call.
+        functions: texts that the expressions call.
         vector: the expressions gain from vectors, and allow them. In a vector, true is -1.
         raw: statements for element i instead of `lines`, with `{0}`, `{1}`, ... for the index of
             the element in each operand.
         extra: more operands, and more numbers, that `raw` uses by name.
+        words: variables that are random: element i of the k-th is word i of the draw whose state is
+            the k-th extra operand.
         restrict: no output shares memory with an input that is read after it is written.
     """
 
@@ -49,11 +51,12 @@ class Scalar:
     ins: tuple[str, ...]
     lines: tuple[tuple[str, DType, str], ...]
     outs: tuple[str, ...]
-    functions: str = ""
+    functions: tuple[str, ...] = ()
     vector: bool = False
     raw: str = ""
     extra: tuple[tuple[str, str, str], ...] = ()
     numbers: tuple[tuple[str, str], ...] = ()
+    words: tuple[str, ...] = ()
     restrict: bool = True
 
 
@@ -92,6 +95,8 @@ def element(scalar: Scalar, kinds: str) -> str:
     text = []
     for n, code in enumerate(scalar.ins):
         text.append(f"{TYPES[code][1]} x{n} = LD_{code}(a{n}, {place(n, kinds[n])});")
+    for k, name in enumerate(scalar.words):
+        text.append(f"uint {name} = {word(scalar, kinds, k)};")
     for name, dtype, line in scalar.lines:
         kind = computed(dtype)
         text.append(f"{kind} {name} = {line.replace('{T}', kind)};")
@@ -101,11 +106,28 @@ def element(scalar: Scalar, kinds: str) -> str:
     return " ".join(text)
 
 
+def word(scalar: Scalar, kinds: str, k: int, i: str = "i") -> str:
+    """Element i of the k-th draw: its number is where it lies in an output, which is packed."""
+    count = len(scalar.ins)
+    at = place(count, kinds[count], i)
+    return f"random_word({scalar.extra[k][0]}, (ulong)({at}), &held{k}, word{k})"
+
+
+def held(scalar: Scalar) -> str:
+    """Variables for the last block of each draw; neighbours find their words in it."""
+    return "".join(
+        f"\n    ulong held{k} = ~(ulong)0; uint word{k}[4];" for k in range(len(scalar.words))
+    )
+
+
 def vector_element(scalar: Scalar, kinds: str, length: str) -> str:
     """Load, compute and store up to 8 elements from i on; `length` of them, or all for ""."""
     text = []
     for n, code in enumerate(scalar.ins):
         text.append(_vector_load(n, code, kinds[n], length))
+    for k, name in enumerate(scalar.words):
+        loop = f"for (int j = 0; j < {WIDTH}; j++) {name}_[j] = {word(scalar, kinds, k, 'i + j')};"
+        text.append(f"uint {name}_[{WIDTH}]; {loop} uint{WIDTH} {name} = vload8(0, {name}_);")
     for name, dtype, line in scalar.lines:
         kind = f"{computed(dtype)}{WIDTH}"
         text.append(f"{kind} {name} = {line.replace('{T}', kind)};")
@@ -167,7 +189,7 @@ def numbers(path: Walk) -> tuple[tuple[tuple[str, str], ...], tuple[int, ...]]:
     return tuple(names), tuple(values)
 
 
-_CPU = """
+_CPU = """{held}
     IDX last = min((GID + 1) * per, pieces);
     for (IDX p = GID * per; p < last; p++) {{
         IDX r = p / cuts, start = (p % cuts) * chunk, stop = min(start + chunk, inner), i = start;
@@ -182,7 +204,7 @@ _VECTOR_LOOP = """for (; i + 8 <= stop; i += 8) {{
             int left = (int)(stop - i);
             {part}
         }}"""
-_GPU = """
+_GPU = """{held}
     IDX g = GID;
     if (g >= pieces) return;
     IDX r = g / inner, i = g % inner;
@@ -217,7 +239,11 @@ def calls(
         sizes = (piece.per, piece.pieces, piece.cuts, piece.chunk, path.inner)
         items, group = piece.items, 1
     else:
-        body = _GPU.format(offsets=offsets(axes, count), element=element(scalar, path.kinds))
+        body = _GPU.format(
+            held=held(scalar),
+            offsets=offsets(axes, count),
+            element=element(scalar, path.kinds),
+        )
         extra = (("pieces", "IDX"), ("inner", "IDX"))
         source = Source(
             scalar.name, operands(scalar), (*extra, *names), body, scalar.functions,
@@ -237,7 +263,8 @@ def cpu_source(scalar: Scalar, path: Walk, names: tuple[tuple[str, str], ...]) -
         loop = _VECTOR_LOOP.format(whole=whole, part=part)
     else:
         loop = _SCALAR_LOOP.format(element=element(scalar, kinds))
-    body = _CPU.format(offsets=offsets(len(path.shape), len(path.strides)), loop=loop)
+    lines = offsets(len(path.shape), len(path.strides))
+    body = _CPU.format(held=held(scalar), offsets=lines, loop=loop)
     sizes = tuple((name, "IDX") for name in ("per", "pieces", "cuts", "chunk", "inner"))
     return Source(
         scalar.name, operands(scalar), (*sizes, *names), body, scalar.functions,
@@ -321,7 +348,7 @@ _FILL = """
 
 
 def generated(
-    target: Target, name: str, out: Spec, value: str, extra: str = "", given: Any = None
+    target: Target, name: str, out: Spec, value: str, extra: tuple[str, ...] = (), given: Any = None
 ) -> list[Call]:
     """Elements that depend on their index `i`, or on nothing."""
     if not out.itemcount:

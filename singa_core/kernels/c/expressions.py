@@ -73,10 +73,11 @@ def _shift(left: bool) -> Callable[[DType], str]:
         kind = computed(dtype)
         low = "" if dtype.kind == "uint" else "{b} >= 0 && "
         inside = f"({low}{{b}} < {dtype.bits})"
+        by = f"({inside} ? {{b}} : ({{T}})(0))"
         if left:
-            return f"({inside} ? ({kind})(({_UNSIGNED[kind]}){{a}} << ({inside} ? {{b}} : 0)) : 0)"
-        signs = "0" if dtype.kind == "uint" else "({a} < 0 ? -1 : 0)"
-        return f"({inside} ? {{a}} >> ({inside} ? {{b}} : 0) : {signs})"
+            return f"({inside} ? ({kind})(({_UNSIGNED[kind]}){{a}} << {by}) : 0)"
+        signs = "({T})(0)" if dtype.kind == "uint" else "({a} < 0 ? -1 : 0)"
+        return f"({inside} ? {{a}} >> {by} : {signs})"
 
     return write
 
@@ -185,16 +186,16 @@ FUNCTION {T} power_{T}({T} a, {T} b)
 """
 
 
-def functions(op: str, dtype: DType) -> str:
-    """The text that an op's expression calls."""
+def functions(op: str, dtype: DType) -> tuple[str, ...]:
+    """The texts that an op's expression calls."""
     if op not in ("floor_divide", "remainder", "pow") or (op == "pow" and dtype.is_floating):
-        return ""
+        return ()
     kind = computed(dtype)
     if dtype.is_floating:
-        return _FLOAT_DIVISION.format(T=kind)
+        return (_FLOAT_DIVISION.format(T=kind),)
     if dtype.kind == "uint":
-        return _UNSIGNED_DIVISION.format(T=kind)
-    return _SIGNED_DIVISION.format(T=kind, U=_UNSIGNED[kind])
+        return (_UNSIGNED_DIVISION.format(T=kind),)
+    return (_SIGNED_DIVISION.format(T=kind, U=_UNSIGNED[kind]),)
 
 
 def expression(op: str, dtype: DType, inputs: Sequence[str], kind: str) -> str:
@@ -230,20 +231,20 @@ FUNCTION float double_to_odd(double x)
 """
 
 
-def cast(source: DType, dtype: DType, value: str) -> tuple[str, str]:
+def cast(source: DType, dtype: DType, value: str) -> tuple[str, tuple[str, ...]]:
     """`value` of `source` as a value of `dtype`, and the functions that it needs."""
     kind = computed(dtype)
     if dtype is bool_:
-        return f"({value} != 0)", ""
+        return f"({value} != 0)", ()
     if source.is_floating and dtype.is_integer:
-        return _truncated(dtype, value, computed(source)), ""
+        return _truncated(dtype, value, computed(source)), ()
     if dtype.bits == 16 and dtype.is_floating:
         if source.bits == 64 and source.is_floating:
-            return f"double_to_odd({value})", _DOUBLE_TO_ODD
+            return f"double_to_odd({value})", (_DOUBLE_TO_ODD,)
         if source.is_integer and source.bits >= 32:
             name = "ulong" if source.kind == "uint" else "long"
-            return f"{name}_to_odd({value})", _TO_ODD
-    return f"({kind})({value})", ""
+            return f"{name}_to_odd({value})", (_TO_ODD,)
+    return f"({kind})({value})", ()
 
 
 def _truncated(dtype: DType, value: str, source: str) -> str:

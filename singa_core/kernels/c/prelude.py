@@ -29,6 +29,7 @@ OPENCL: Final = """
 #define BITS_F64(x) as_ulong(x)
 #define F64_BITS(x) as_double(x)
 #define FILL_int(x) ((int8)(x))
+#define FILL_uint(x) ((uint8)(x))
 #define CONTRACT _Pragma("OPENCL FP_CONTRACT ON")
 #define NO_CONTRACT _Pragma("OPENCL FP_CONTRACT OFF")
 """

@@ -27,6 +27,18 @@ FUNCTION void philox(uint k0, uint k1, uint c0, uint c1, uint *word)
     word[0] = c0; word[1] = c1; word[2] = c2; word[3] = c3;
 }
 """
+WORD = """
+FUNCTION uint random_word(const GLOBAL uint *state, ulong i, ulong *held, uint *word)
+{
+    if (*held != i >> 2) {
+        ulong place = ((ulong)state[2] | (ulong)state[3] << 32) + (i >> 2);
+        *held = i >> 2;
+        philox(state[0], state[1], (uint)place, (uint)(place >> 32), word);
+    }
+    uint low = i & 1 ? word[1] : word[0], high = i & 1 ? word[3] : word[2];
+    return i & 2 ? high : low;
+}
+"""
 _BODY = """
     uint k0 = state[0], k1 = state[1];
     ulong counter = (ulong)state[2] | (ulong)state[3] << 32;
@@ -53,7 +65,8 @@ def random_bits(
     group = 1 if cpu else target.group
     source = Source(
         "random_bits", (("state", "u32", "in"), ("y", "u32", "out")),
-        (("per", "IDX"), ("blocks", "IDX"), ("n", "IDX")), _BODY, PHILOX, wide=n > INT_LIMIT // 2,
+        (("per", "IDX"), ("blocks", "IDX"), ("n", "IDX")), _BODY, (PHILOX,),
+        wide=n > INT_LIMIT // 2,
     )  # fmt: skip
     items = grouped(-(-blocks // per), group)
     return [Call(source, (items,), (group,), (0, 1), (per, blocks, n))]

@@ -66,7 +66,7 @@ def merged(calls: Sequence[Call]) -> Call:
         first += call.items[0]
         numbers += [(f"p{k}_{name}", kind) for name, kind in call.source.numbers]
         values += call.numbers
-    functions = dict.fromkeys(call.source.functions for call in calls)
+    functions = dict.fromkeys(text for call in calls for text in call.source.functions)
     source = Source(
         "together",
         tuple(
@@ -76,7 +76,7 @@ def merged(calls: Sequence[Call]) -> Call:
         ),
         tuple(numbers),
         "    IDX whole = GID;\n" + "".join(bodies),
-        "".join(functions),
+        tuple(functions),
         wide=any(call.source.wide for call in calls),
         restrict=False,
     )

@@ -171,7 +171,7 @@ def source(tile: Tile, g: Geometry, copies: int, biased: bool) -> Source:
         (("x", code, "in"), ("weight", code, "in"), *bias, ("y", code, "out")),
         tuple((name, "int") for name in ints),
         body,
-        types(tile) + COPY + micro(tile, g, space),
+        (types(tile), COPY, micro(tile, g, space)),
     )
 
 

@@ -138,7 +138,7 @@ def pack_source(tile: Tile) -> Source:
         (("weight", tile.code, "in"), ("packed", tile.code, "out")),
         (*((name, "int") for name in ints), *((name, "long") for name in longs)),
         body,
-        types(tile),
+        (types(tile),),
     )
 
 

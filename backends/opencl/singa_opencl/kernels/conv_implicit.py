@@ -114,7 +114,7 @@ def source(tile: Tile, columns: int, depth: int, biased: bool) -> Source:
         (("x", code, "in"), ("weight", code, "in"), *bias, ("y", code, "out")),
         tuple((name, "int") for name in (*SIZES, "panels", "columns", "taken")),
         body,
-        types(tile) + products(tile, "GLOBAL") + GATHER,
+        (types(tile), products(tile, "GLOBAL"), GATHER),
     )
 
 
@@ -220,7 +220,7 @@ def weight_source(tile: Tile, pieces: tuple[int, int, int]) -> Source:
         (("x", code, "in"), ("grad", code, "in"), ("y", code, "out")),
         tuple((name, "int") for name in (*SIZES, "rows", "columns")),
         body,
-        types(tile) + micro(tile) + PACK,
+        (types(tile), micro(tile), PACK),
     )
 
 

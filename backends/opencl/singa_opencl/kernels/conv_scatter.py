@@ -121,7 +121,7 @@ def source(tile: Tile, grads: int, own: int, places: int, whole: bool) -> Source
         (("grad", code, "in"), ("weight", code, "in"), ("y", code, "out")),
         tuple((name, "int") for name in ints),
         body,
-        types(tile) + products(tile, "GLOBAL"),
+        (types(tile), products(tile, "GLOBAL")),
     )
 
 

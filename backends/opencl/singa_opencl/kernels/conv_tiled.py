@@ -82,7 +82,7 @@ def source(code: str, name: str, biased: bool) -> Source:
         (*((each, code, "in") for each in ins), ("y", code, "out")),
         tuple((each, "int") for each in SIZES),
         body,
-        f"#define KIND {TYPES[code][0]}\n" + ELEMENTS + start + macros,
+        (f"#define KIND {TYPES[code][0]}\n", ELEMENTS, start, macros),
         group=tiled.GROUP,
     )
 

@@ -252,7 +252,7 @@ def source(
         (("x", code, "in"), ("grad", code, "in"), ("y", code, "out")),
         tuple((name, "int") for name in ints),
         body,
-        types(tile) + COPY + micro(outs, taps, vectors, space_x, space_g),
+        (types(tile), COPY, micro(outs, taps, vectors, space_x, space_g)),
     )
 
 

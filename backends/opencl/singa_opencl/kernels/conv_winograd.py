@@ -93,7 +93,7 @@ def weight_source(tile: Tile) -> Source:
         (("weight", tile.code, "in"), ("packed", tile.code, "out")),
         (*((name, "int") for name in ints), *((name, "long") for name in longs)),
         body,
-        types(tile),
+        (types(tile),),
     )
 
 
@@ -229,7 +229,7 @@ def source(tile: Tile, seen: int, turned: int, in_rows: bool, biased: bool) -> S
         (("x", code, "in"), ("weight", code, "in"), *bias, ("y", code, "out")),
         tuple((name, "int") for name in ints),
         body,
-        types(tile) + COPY + products(tile, "GLOBAL"),
+        (types(tile), COPY, products(tile, "GLOBAL")),
     )
 
 

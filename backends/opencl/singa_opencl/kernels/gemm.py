@@ -254,7 +254,7 @@ def source(tile: Tile, shared: int, biased: bool, straight: bool) -> Source:
         (("a", code, "in"), ("b", code, "in"), *bias, ("y", code, "out")),
         (*((name, "int") for name in ints), *((name, "long") for name in longs)),
         body,
-        types(tile) + micro(tile, straight=straight) + pack(tile),
+        (types(tile), micro(tile, straight=straight), pack(tile)),
     )
 
 

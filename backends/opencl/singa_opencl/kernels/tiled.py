@@ -77,7 +77,7 @@ def items(m: int, n: int, batch: int) -> tuple[int, int, int]:
 def source(code: str, a_by_rows: bool, b_by_columns: bool, biased: bool) -> Source:
     """The kernel for matrices with strides."""
     start = "bias[j] + " if biased else ""
-    functions = f"""
+    macros = f"""
 #define A(i, l) pa[(i) * am + (l) * ak]
 #define B(l, j) pb[(l) * bk + (j) * bn]
 #define STORE(i, j, v) y[z * m * n + (long)(i) * n + (j)] = {start.replace("[j]", "[(j)]")}(v)
@@ -97,7 +97,7 @@ def source(code: str, a_by_rows: bool, b_by_columns: bool, biased: bool) -> Sour
         (("a", code, "in"), ("b", code, "in"), *bias, ("y", code, "out")),
         (*((name, "int") for name in ints), *((name, "long") for name in longs)),
         body,
-        functions,
+        (macros,),
         group=GROUP,
     )
 
