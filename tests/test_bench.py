@@ -18,7 +18,7 @@ from singa_core.conformance.groups.autograd import against_itself, wanted_of
 from singa_core.conformance.groups.graph import replays
 from singa_core.conformance.groups.ops_composite import lowered
 from singa_core.conformance.groups.ops_primitive import compare_layout, compare_sample
-from singa_core.conformance.tolerances import compare
+from singa_core.conformance.tolerances import Terms, compare
 from singa_core.executable import LoopExecutable
 from singa_core.ops.base import Unary
 from singa_core.optable import OPS
@@ -293,6 +293,16 @@ def test_the_comparison_passes_what_is_right(op):
 def test_the_comparison_catches(op, place, value):
     with pytest.raises(AssertionError):
         compare(op, F32, changed(place, value))
+
+
+def test_terms_that_cancel_leave_their_errors():
+    small, exact = np.float32([1e-6 + 2e-7]), [1e-6]
+    compare("sum", small, exact, Terms(4, 2.0))
+    for terms in (Terms(4, 0.5), Terms(4)):
+        with pytest.raises(AssertionError):
+            compare("sum", small, exact, terms)
+    with pytest.raises(AssertionError):
+        compare("add", small, exact, Terms(4, 2.0))
 
 
 def test_the_comparison_catches_shapes_and_whole_numbers():

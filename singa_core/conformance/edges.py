@@ -20,7 +20,15 @@ import numpy as np
 from singa_core.conformance import exact
 from singa_core.conformance.oracles import ORACLES
 from singa_core.conformance.oracles.common import HostArray
-from singa_core.conformance.tolerances import TINY, WIDENED, Mismatch, class_of, compare, widened
+from singa_core.conformance.tolerances import (
+    TINY,
+    WIDENED,
+    Mismatch,
+    Terms,
+    class_of,
+    compare,
+    widened,
+)
 from singa_core.dtype import DType, as_dtype
 
 Judge = Callable[[HostArray], None]
@@ -285,15 +293,15 @@ def _row(op: str, length: int, seed: int, dtype: DType) -> list[Any]:
 def _reduction(op: str, x: HostArray, axis: int, length: int) -> Trial:
     with np.errstate(all="ignore"):
         wanted = np.asarray(SPECIAL.get(op, ORACLES[op])(x, axis=axis))
-    target = reduced_dtype(op, as_dtype(x.dtype))
+    target, met = reduced_dtype(op, as_dtype(x.dtype)), Terms(length)
 
     def check(got: HostArray) -> None:
         if target.is_floating:
-            compare(op, got, wanted, length)
+            compare(op, got, wanted, met)
             return
         whole = [int(v) for v in wanted.reshape(-1).tolist()]
         whole = [exact.wrap(v, target) for v in whole] if target.is_integer else whole
-        compare(op, got, make(whole, target, wanted.shape), length)
+        compare(op, got, make(whole, target, wanted.shape), met)
 
     return Trial(f"edges-{length}-axis{axis}", (x,), (check,), {"axis": axis})
 

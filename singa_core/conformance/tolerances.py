@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,7 @@ CLASSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType({
     "rounded": frozenset("add sub mul square".split()),
     # one operation that devices may round less well
     "divided": frozenset("div sqrt floor_divide remainder reciprocal".split()),
-    # many terms meet: the error grows with their number, and is small beside the largest of them
+    # many terms meet: the error grows with the root of their number, beside the largest of them
     "reduced": frozenset(
         "sum prod mean var std norm matmul cumsum cumprod scatter_add linear conv conv_transpose "
         "conv_grad_input conv_grad_weight".split()
@@ -65,6 +65,16 @@ WIDENED: dict[tuple[str, str], float] = {}
 """(class, dtype) -> factor, as the backend under test asks; the report prints them."""
 
 
+class Terms(NamedTuple):
+    """What may meet in one element of a result: how many values, none larger than `largest`."""
+
+    number: int = 1
+    largest: float = 0.0
+
+
+ALONE: Final = Terms()
+
+
 class Mismatch(AssertionError):
     """A result is not what the reference says."""
 
@@ -86,14 +96,14 @@ def bound(kind: str, dtype: str, terms: int = 1) -> float:
     return units * EPS[dtype] * (max(terms, 1) ** 0.5 if kind in GATHERED else 1.0)
 
 
-def compare(op: str, got: npt.NDArray[Any], expected: Any, terms: int = 1) -> None:
+def compare(op: str, got: npt.NDArray[Any], expected: Any, terms: Terms = ALONE) -> None:
     """Raises: Mismatch unless `got` is `expected` (float64 for floats) within the op's tolerance.
 
     Args:
         op: its name, which says the class.
         got: the result.
         expected: the reference; integers and bools are compared exactly.
-        terms: how many values one element of the result may gather.
+        terms: what one element of the result may gather.
     """
     expected = np.asarray(expected)
     expect(got.shape == expected.shape, f"{op}: shape {got.shape}, needs {expected.shape}")
@@ -108,7 +118,9 @@ def compare(op: str, got: npt.NDArray[Any], expected: Any, terms: int = 1) -> No
         exact = np.where(beyond, np.sign(exact) * np.inf, exact)
     finite = np.abs(exact[np.isfinite(exact)])
     scale = finite.max(initial=0.0) if kind in ("computed", *GATHERED) else 0.0
-    relative = bound(kind, name, terms)
+    if kind == "reduced":  # terms of both signs leave little, and their errors
+        scale = max(scale, terms.largest)
+    relative = bound(kind, name, terms.number)
     differs(op, widened(got), exact, relative, max(relative * scale, TINY[name]))
 
 

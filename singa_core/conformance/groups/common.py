@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -9,9 +10,10 @@ import numpy as np
 
 from singa_core.conformance.cases import Case, same_bits
 from singa_core.conformance.oracles import ORACLES
-from singa_core.conformance.oracles.common import HostArray
-from singa_core.conformance.tolerances import compare, expect
+from singa_core.conformance.oracles.common import HostArray, wide
+from singa_core.conformance.tolerances import Terms, compare, expect
 from singa_core.device import Device
+from singa_core.dtype import as_dtype
 from singa_core.operation import Operation
 from singa_core.resolve import Entry, find_entry
 from singa_core.spec import Spec
@@ -46,15 +48,18 @@ def reference(case: Case, hosts: list[HostArray]) -> tuple[Any, ...]:
         return outputs(ORACLES[case.name](*hosts, **case.sample.attrs))
 
 
-def terms(hosts: list[HostArray]) -> int:
-    """How many values one element of a result may gather."""
-    return max([h.size for h in hosts], default=1)
+def terms(hosts: list[HostArray]) -> Terms:
+    """What one element of a result may gather: inputs, or products of the first two."""
+    floats = [np.abs(wide(h)) for h in hosts if as_dtype(h.dtype).is_floating]
+    largest = [float(x[np.isfinite(x)].max(initial=0.0)) for x in floats]
+    most = max(*largest, math.prod(largest[:2]), 0.0)
+    return Terms(max([h.size for h in hosts], default=1), most)
 
 
-def compare_all(name: str, got: Iterable[HostArray], wanted: Iterable[Any], count: int) -> None:
+def compare_all(name: str, got: Iterable[HostArray], wanted: Iterable[Any], met: Terms) -> None:
     """Raises: Mismatch unless all outputs are the references."""
     for y, reference in zip(got, wanted, strict=True):
-        compare(name, y, reference, count)
+        compare(name, y, reference, met)
 
 
 def unchanged(tensors: Iterable[Tensor], hosts: Iterable[HostArray]) -> None:

@@ -280,12 +280,13 @@ def test_memory_comes_back(device: Device, case: Cases) -> None:
 
     def buffers(round_of: Any) -> None:
         sizes = []
-        for _ in range(4):  # a queue may hold many buffers, and an allocator keep what it has had
+        for _ in range(5):  # a queue may hold many buffers, and an allocator keep what it has had
             for _ in range(48):
                 round_of()
             synchronize(device)
             sizes.append(resident())
-        grown = (sizes[-1] - sizes[-2]) / MIB
+        # what leaks does so every time
+        grown = min(sizes[-1] - sizes[-2], sizes[-2] - sizes[-3]) / MIB
         expect(grown < 48, f"the process grows by {grown:.0f} MiB in 48 rounds of 4 MiB")
 
     host = np.ones(MIB, np.float32)

@@ -21,7 +21,7 @@ from singa_core.conformance.groups.autograd import wanted_of
 from singa_core.conformance.groups.common import hosts_of, level, terms
 from singa_core.conformance.oracles.common import HostArray, wide
 from singa_core.conformance.programs import agree, compare, made, noise
-from singa_core.conformance.tolerances import GRADIENT, differs, expect
+from singa_core.conformance.tolerances import GRADIENT, Terms, differs, expect
 from singa_core.conformance.tolerances import compare as close
 from singa_core.device import Device
 from singa_core.engine import GraphFunction, graph
@@ -37,12 +37,12 @@ def loops(device: Device) -> bool:
     return type(device).load is Device.load and not able.fuses and not able.batches
 
 
-def same(device: Device, name: str, eager: HostArray, replayed: HostArray, count: int) -> None:
+def same(device: Device, name: str, eager: HostArray, replayed: HostArray, met: Terms) -> None:
     """Raises: Mismatch unless a replay gives what eager gives."""
     if loops(device):
         expect(same_bits(eager, replayed), f"eager  {eager!r}\nreplay {replayed!r}")
     else:
-        close(name, replayed, wide(eager), count)
+        close(name, replayed, wide(eager), met)
 
 
 @pytest.mark.parametrize("name", NAMES)
