@@ -27,8 +27,8 @@ def add_array_kernels(table: KernelTable) -> None:
 
 def add_c_kernels(table: CallTable) -> None:
     """Text for devices that compile C: one expression for each line, and core writes the loops."""
-    from singa_core.kernels.c.elementwise import Scalar, calls  # noqa: PLC0415  (who needs C pays)
-    from singa_core.kernels.c.geometry import broadcast_walk  # noqa: PLC0415
+    from singa_core.kernels.c.geometry import broadcast_walk  # noqa: PLC0415  (who needs C pays)
+    from singa_core.kernels.c.loops import Scalar, calls  # noqa: PLC0415
 
     @table.calls("snake", "T,T->T", T="f16 bf16 f32 f64", strides=True, in_place=True)
     def snake(target: Target, ins: Sequence[AnyForm], outs: Sequence[Spec]) -> list[Call]:

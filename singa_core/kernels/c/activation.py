@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from singa_core.kernels import FLOATS
 from singa_core.kernels.c import c
 from singa_core.kernels.c.dialect import Call, Target
-from singa_core.kernels.c.elementwise import Scalar, calls
 from singa_core.kernels.c.geometry import broadcast_walk
+from singa_core.kernels.c.loops import Scalar, calls
 from singa_core.spec import AnyForm, Spec
 
 

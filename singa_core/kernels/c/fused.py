@@ -15,7 +15,6 @@ from singa_core.dtype import DType, bool_, float32, uint32
 from singa_core.kernels import ALL_SIGNATURES
 from singa_core.kernels.c import c
 from singa_core.kernels.c.dialect import Call, Target
-from singa_core.kernels.c.elementwise import Scalar, calls
 from singa_core.kernels.c.expressions import (
     EXPRESSIONS,
     SCALAR,
@@ -25,7 +24,8 @@ from singa_core.kernels.c.expressions import (
     functions,
 )
 from singa_core.kernels.c.geometry import broadcast_walk
-from singa_core.kernels.c.random import PHILOX, WORD
+from singa_core.kernels.c.loops import Scalar, calls
+from singa_core.kernels.c.random import drawing
 from singa_core.spec import AnyForm, Spec
 
 DRAW: Final = "random_bits"
@@ -77,7 +77,11 @@ def drawable(ins: Sequence[AnyForm], outs: Sequence[Spec], steps: Sequence[Any])
 
 
 def scalar_of(
-    ins: Sequence[AnyForm], outs: Sequence[Spec], steps: Sequence[Any], results: Sequence[int]
+    target: Target,
+    ins: Sequence[AnyForm],
+    outs: Sequence[Spec],
+    steps: Sequence[Any],
+    results: Sequence[int],
 ) -> tuple[Scalar, tuple[int, ...]] | None:
     """The group as lines of a body, and the inputs that it walks, then those it draws from.
 
@@ -92,7 +96,7 @@ def scalar_of(
     vector = vectors(dtypes, steps)
     names = {i: f"x{n}" for n, i in enumerate(walked)}
     lines, words = [], []
-    called: tuple[str, ...] = (PHILOX, WORD) if states else ()
+    called = drawing(target.family) if states else ()
     for number, (op, _, taken, dtype) in enumerate(steps):
         name = names[len(ins) + number] = f"t{number}"
         if op == DRAW:
@@ -121,7 +125,7 @@ def fused(
     target: Target, ins: Sequence[AnyForm], outs: Sequence[Spec], *,
     steps: tuple[Any, ...], results: tuple[int, ...],
 ) -> list[Call] | None:  # fmt: skip
-    found = scalar_of(ins, outs, steps, results)
+    found = scalar_of(target, ins, outs, steps, results)
     if found is None:
         return None
     scalar, taken = found

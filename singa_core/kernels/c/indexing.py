@@ -14,17 +14,10 @@ from singa_core.dtype import BY_CODE
 from singa_core.kernels import ANY, INTS
 from singa_core.kernels.c import c
 from singa_core.kernels.c.dialect import FAULT, INT_LIMIT, Call, Source, Target, computed
-from singa_core.kernels.c.elementwise import (
-    Scalar,
-    calls,
-    cast_calls,
-    copied,
-    moved,
-    numbers,
-    offsets,
-)
+from singa_core.kernels.c.elementwise import cast_calls, copied, moved
 from singa_core.kernels.c.expressions import wrapping
 from singa_core.kernels.c.geometry import Walk, grouped, walk
+from singa_core.kernels.c.loops import Scalar, calls, numbers, offsets
 from singa_core.kernels.c.reduction import padded_axes, whole_rows
 from singa_core.spec import AnyForm, Spec
 

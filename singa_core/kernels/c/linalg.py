@@ -8,7 +8,6 @@ from typing import Final
 from singa_core.dtype import DType
 from singa_core.kernels.c import c
 from singa_core.kernels.c.dialect import Call, Source, Target, computed
-from singa_core.kernels.c.elementwise import offsets
 from singa_core.kernels.c.expressions import wrapping
 from singa_core.kernels.c.geometry import (
     Walk,
@@ -19,6 +18,7 @@ from singa_core.kernels.c.geometry import (
     row_items,
     walk,
 )
+from singa_core.kernels.c.loops import offsets
 from singa_core.spec import AnyForm, Shape, Spec, contiguous_strides
 
 COLUMNS: Final = 16

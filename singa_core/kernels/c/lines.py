@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from singa_core.kernels import ANY, FLOATS
 from singa_core.kernels.c import c
 from singa_core.kernels.c.dialect import INT_LIMIT, Call, Source, Target, computed
-from singa_core.kernels.c.elementwise import numbers, offsets
 from singa_core.kernels.c.geometry import Walk, grouped, row_items, walk
+from singa_core.kernels.c.loops import numbers, offsets
 from singa_core.kernels.c.reduction import SIGNED, UNSIGNED, join, padded_axes, whole_rows
 from singa_core.spec import AnyForm, Shape, Spec
 

@@ -10,8 +10,8 @@ import numpy as np
 from singa_core.dtype import DType, float32, float64
 from singa_core.kernels.c import c
 from singa_core.kernels.c.dialect import Call, Target
-from singa_core.kernels.c.elementwise import Scalar, calls
 from singa_core.kernels.c.geometry import broadcast_walk
+from singa_core.kernels.c.loops import Scalar, calls
 from singa_core.spec import AnyForm, Spec
 
 # state may be float32 where the parameter has 16 bits

@@ -22,7 +22,6 @@ from singa_core.dtype import BY_CODE, DType
 from singa_core.kernels import ANY, FLOATS
 from singa_core.kernels.c import c
 from singa_core.kernels.c.dialect import INT_LIMIT, Call, Source, Target, computed
-from singa_core.kernels.c.elementwise import numbers, offsets
 from singa_core.kernels.c.expressions import EXPRESSIONS, wrapping
 from singa_core.kernels.c.geometry import (
     Walk,
@@ -32,6 +31,7 @@ from singa_core.kernels.c.geometry import (
     row_items,
     walk,
 )
+from singa_core.kernels.c.loops import numbers, offsets
 from singa_core.spec import AnyForm, Shape, Spec
 
 SIGNED = "b1 i8 i16 i32 i64"

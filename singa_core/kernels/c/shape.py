@@ -8,8 +8,9 @@ from dataclasses import replace
 from singa_core.kernels import ANY
 from singa_core.kernels.c import c
 from singa_core.kernels.c.dialect import Call, Target
-from singa_core.kernels.c.elementwise import calls, copied, moved, one
+from singa_core.kernels.c.elementwise import copied, moved, one
 from singa_core.kernels.c.geometry import walk
+from singa_core.kernels.c.loops import calls
 from singa_core.spec import AnyForm, Shape, Spec
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from singa_core.kernels import ANY
 from singa_core.kernels.c import c
 from singa_core.kernels.c.dialect import INT_LIMIT, Call, Source, Target, computed
-from singa_core.kernels.c.elementwise import numbers, offsets
 from singa_core.kernels.c.geometry import grouped, row_items
 from singa_core.kernels.c.lines import lines
+from singa_core.kernels.c.loops import numbers, offsets
 from singa_core.spec import AnyForm, Spec
 
 # Merges of runs that double, bottom up, so that equal elements keep their order. The places go back
