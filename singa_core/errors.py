@@ -154,7 +154,10 @@ class BackendNotFound(PluginError, LookupError):
 
 
 class OutOfDeviceMemory(SingaError, MemoryError):
-    """An allocation the device cannot serve; nothing was changed."""
+    """An allocation the device cannot serve; nothing was changed.
+
+    `requested` is 0 where a launch found no room for what the driver had promised before.
+    """
 
     def __init__(
         self,
@@ -175,8 +178,9 @@ class OutOfDeviceMemory(SingaError, MemoryError):
                 f"{self.largest} bytes at most\ntry: smaller tensors"
             )
         limit = "unknown" if self.capacity is None else f"{self.capacity} bytes"
+        needs = f"needs {self.requested} bytes" if self.requested else "needs more"
         return (
-            f"{self.device}: out of memory: needs {self.requested} bytes, "
+            f"{self.device}: out of memory: {needs}, "
             f"{self.in_use} bytes in use, capacity {limit}\n"
             "try: a smaller batch, or drop tensors that are no longer needed"
         )

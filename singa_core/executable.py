@@ -130,7 +130,6 @@ class LoopExecutable(Executable):
         for root, (buffer, offset) in self.plan.offsets.items():
             spec, storage = placed.roots[root], self._arena.buffers[buffer]
             self._arrays[root] = Array(storage, spec, spec, offset // spec.dtype.itemsize)
-        self._bound = self._arena.version
         moving = set(placed.args) | set(placed.results)
         for number, step in enumerate(placed.steps):
             outs = [Place(root, placed.roots[root]) for root in step.outs]
@@ -151,6 +150,9 @@ class LoopExecutable(Executable):
         for cell, root in placed.writes:
             if root != placed.cells[cell]:
                 self._copy_to_state(cell, root)
+        # no launch yet: a device that compiles does it here, and where that fails nothing has begun
+        self.device.call(_loop, ())
+        self._bound = self._arena.version
 
     def _copy_to_state(self, cell: int, root: int) -> None:
         """The last launches: new values that could not be computed in place."""
@@ -215,10 +217,12 @@ class LoopExecutable(Executable):
         loop: Callable[[Any], None],
     ) -> list[Array]:
         """One run, with `loop` to launch what is left of the code."""
+        self.wrote = False
+        if self.closed:
+            raise StateLost("this executable was closed", "record the function again")
         if self._bound != self._arena.version:
             self._bind()
         remaining = iter(self._code)
-        self.wrote = False
         try:
             self._prepare(args, scalars)
             self.device.call(loop, remaining)
@@ -232,8 +236,6 @@ class LoopExecutable(Executable):
 
     def _prepare(self, args: Sequence[Array], scalars: Callable[[], Sequence[Any]]) -> None:
         """Everything that can be refused, and all that must be moved, before the first launch."""
-        if self.closed:
-            raise StateLost("this executable was closed", "record the function again")
         alone = homes.ALONE[0]
         for cell in self._written:
             # told here too, since it is the rule: nobody else holds the value

@@ -125,6 +125,9 @@ def test_out_of_memory_gives_the_numbers():
         "far: out of memory: needs 400 bytes, 100 bytes in use, capacity 256 bytes\n"
         "try: a smaller batch, or drop tensors that are no longer needed"
     )
+    assert str(OutOfDeviceMemory("far", 0, 100, 256)).startswith(
+        "far: out of memory: needs more, 100 bytes in use, capacity 256 bytes\n"
+    )
     assert "capacity unknown" in str(OutOfDeviceMemory("far", 1, 0, None))
     assert str(OutOfDeviceMemory("far", 400, 0, 1000, 300)) == (
         "far: needs 400 bytes in one buffer, 300 bytes at most\ntry: smaller tensors"

@@ -455,9 +455,9 @@ def test_out_of_memory_in_the_middle_of_backward_leaves_no_gradient_behind(far_d
 def test_a_closed_executable_refuses_to_run(array):
     @graph
     def step(x):
-        return x + 1.0
+        return ((x @ x) @ x).sum()  # with values in the shared scratch memory
 
-    x = array([1.0])
+    x = array([[1.0, 1.0], [1.0, 1.0]])
     step(x)
     (recording,) = step.recordings
     recording.executable.close()
@@ -465,7 +465,7 @@ def test_a_closed_executable_refuses_to_run(array):
     with pytest.raises(StateLost, match="was closed\ntry: record the function again"):
         recording.replay([x])
     step.clear()
-    assert step(x).item() == 2.0
+    assert step(x).item() == 16.0
 
 
 def test_a_closed_executable_holds_no_memory(array, device):

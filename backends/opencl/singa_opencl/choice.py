@@ -19,6 +19,10 @@ from singa_core.registry import Probe
 DEVICE, FAMILY = "SINGA_OPENCL_DEVICE", "SINGA_OPENCL_FAMILY"
 INSTALL = "pip install 'singa-opencl[pocl]' brings a driver for the CPU"
 FAMILIES = ("cpu", "gpu")
+FORKED = (
+    "this process was forked after OpenCL had been used, and OpenCL does not survive that: the "
+    "threads of its drivers stay with the parent"
+)
 
 
 @dataclass(frozen=True)
@@ -29,8 +33,18 @@ class Choice:
     refused: tuple[str, ...]
 
 
+_asked: list[int] = []  # processes that have asked the drivers: this one, or one that forked it
+
+
+def forked() -> bool:
+    """True where drivers were loaded by a process that this one is a fork of."""
+    return bool(_asked) and os.getpid() not in _asked
+
+
 def find() -> Probe:
     """How many devices there are, or why none."""
+    if forked():
+        return Probe(usable=False, reason=FORKED, device_count=0)
     try:
         import pyopencl  # noqa: F401, PLC0415  (not before somebody asks)
     except Exception as error:
@@ -62,6 +76,7 @@ def choose(text: str) -> Choice:
     """The devices that match `text`, best kind first. Raises: what pyopencl raises."""
     import pyopencl as cl  # noqa: PLC0415
 
+    _asked.append(os.getpid())
     kinds = (cl.device_type.GPU, cl.device_type.ACCELERATOR, cl.device_type.CPU)
     found, refused = [], []
     for platform in cl.get_platforms():

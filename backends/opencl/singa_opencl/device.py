@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,6 +26,7 @@ from singa_opencl.kernels import LANGUAGE  # registers this backend's own
 from singa_opencl.program import Compiler, Handle, Launch, enqueue, kernels_of
 
 NAME = "opencl"
+SPAWN = 'try: multiprocessing.get_context("spawn")'
 
 STAGED = 4 << 20
 """Bytes up to which what is uploaded is copied first, so that the host need not wait."""
@@ -62,6 +65,7 @@ class OpenCLDevice(Device):
         self._fresh = 0  # bytes allocated since the queue was last known to be empty
         self._opening = threading.Lock()
         super().__init__(NAME, index, capabilities, languages=(LANGUAGE, "c"))
+        _MADE.add(self)
 
     # -- the context, made on first use ------------------------------------------------------------
 
@@ -79,7 +83,6 @@ class OpenCLDevice(Device):
             if self.capabilities.family == "cpu":
                 check_vectors(self)
             self._opened = True
-            _OPEN.append(self)
 
     def target(self, language: str) -> Compiler:
         if not self._opened:
@@ -221,16 +224,19 @@ class OpenCLDevice(Device):
         self.capabilities = replace(self.capabilities, capacity=nbytes)
 
     def give_up(self) -> None:
-        """In a forked child: every call is refused. The driver's threads are the parent's."""
+        """In a forked child: every call is refused. The driver's threads are the parent's.
+
+        A queue and an event may wait for work when they are freed, which would be for ever. So they
+        are not freed, not even when the interpreter ends.
+        """
+        for held in (vars(self).get("queue"), self._clocked, *self._staged):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
 
         def refuse(*args: Any) -> Any:
-            raise DeviceFailure(
-                f"{self}: this process was forked after the device had been opened, and OpenCL "
-                "does not survive that\n"
-                'try: multiprocessing.get_context("spawn")'
-            )
+            raise DeviceFailure(f"{self}: {choice.FORKED}\n{SPAWN}")
 
-        for name in ("call", "alloc", "upload", "download", "copy", "synchronize", "target"):
+        used = ("call", "alloc", "upload", "download", "copy", "synchronize", "target", "open")
+        for name in used:
             setattr(self, name, refuse)
 
 
@@ -244,11 +250,11 @@ def enqueue_copy(
     )
 
 
-_OPEN: list[OpenCLDevice] = []
+_MADE: weakref.WeakSet[OpenCLDevice] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    for device in _OPEN:
+    for device in _MADE:
         device.give_up()
 
 
@@ -257,7 +263,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def open_device(index: int) -> Device:
-    """Device `index` of those found. Raises: DeviceError."""
+    """Device `index` of those found. Raises: DeviceError; DeviceFailure in a forked process."""
+    if choice.forked():
+        raise DeviceFailure(f"{choice.FORKED}\n{SPAWN}")
     devices = choice.choose(os.environ.get(choice.DEVICE) or "").devices
     if not 0 <= index < len(devices):
         raise DeviceError(NAME, f"0 <= index < {len(devices)}", index)

@@ -97,7 +97,7 @@ class Compiler(Target):
         return kernel
 
     def wait_for(self, steps: Sequence[Step]) -> None:
-        """Make their kernels when something is called: those of a graph are compiled at once."""
+        """Make their kernels at the next call, which ends a graph's binding: compiled at once."""
         self.waiting += steps
 
     def make(self) -> None:
@@ -132,9 +132,10 @@ class Launch:
     def __call__(self, *handles: Handle) -> None:
         if not self.steps:
             self.compiler.compile([call.source for call in self.calls])
-            self.steps = [Step(self.compiler, call) for call in self.calls]
-            for step in self.steps:
+            steps = [Step(self.compiler, call) for call in self.calls]
+            for step in steps:
                 step.make()
+            self.steps = steps  # all of them, or none
         for step in self.steps:
             step.bind(handles)
             enqueue(*step.work)

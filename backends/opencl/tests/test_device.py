@@ -240,41 +240,6 @@ def test_as_many_inputs_as_one_likes_can_be_joined(device):
     assert ops.concat(*parts, axis=0).tolist() == list(range(300))
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_forked_child_is_told_so_and_the_parent_goes_on():
-    out, err, code = python(
-        """
-        import os, warnings
-        warnings.simplefilter("ignore")
-        import singa_core as sc
-        x = sc.tensor([1.0, 2.0], device="opencl")
-        y = (x + 1).tolist()
-        read, write = os.pipe()
-        child = os.fork()
-        if not child:
-            told = []
-            for attempt in (lambda: x + 1, lambda: x.numpy(), lambda: sc.ops.zeros(3, device="opencl")):
-                try:
-                    attempt()
-                except sc.errors.DeviceFailure as error:
-                    told.append(str(error).splitlines()[0])
-            os.write(write, "|".join(told).encode())
-            os._exit(0)
-        os.waitpid(child, 0)
-        told = os.read(read, 4000).decode().split("|")
-        print(len(told), told[0])
-        print((x + 1).tolist() == y)
-        """
-    )
-    assert code == 0, err
-    first, last = out.splitlines()
-    assert first == (
-        "3 opencl: this process was forked after the device had been opened, and OpenCL does not "
-        "survive that"
-    )
-    assert last == "True"
-
-
 def loaded(device):
     """The executables of a device."""
     # not isinstance: it asks foreign objects for their class, which some of them warn of
