@@ -93,7 +93,7 @@ def scalar_of(
     dtypes = [form.dtype for form in ins] + [dtype for *_, dtype in steps]
     if any(dtype.is_narrow for dtype in dtypes) or not drawable(ins, outs, steps):
         return None
-    vector = vectors(dtypes, steps)
+    vector = target.family == "cpu" and vectors(dtypes, steps)
     names = {i: f"x{n}" for n, i in enumerate(walked)}
     lines, words = [], []
     called = drawing(target.family) if states else ()
