@@ -1,6 +1,7 @@
 """The kit's own machinery: ids, known failures, verdicts, reports. What it finds is in test_planted."""
 
 import ast
+import dataclasses
 import inspect
 import json
 import os
@@ -19,15 +20,21 @@ import pytest
 import singa_core.conformance.groups as groups
 from house import counts
 from singa_core.conformance import badge, checking, page, report
+from singa_core.conformance.cases import PRIMITIVES, signatures
+from singa_core.conformance.claims import CLAIMS
 from singa_core.conformance.edges import trials
+from singa_core.conformance.groups.ops_primitive import types_of
 from singa_core.conformance.known import parse
 from singa_core.conformance.ledger import GROUPS, Cell, Failure, Ledger, matches, names
 from singa_core.conformance.options import level_of
 from singa_core.conformance.runner import arguments, main
+from singa_core.conformance.small import small
 from singa_core.conformance.tolerances import CLASSES, UNITS, Mismatch
+from singa_core.device import Capabilities
 from singa_core.dtype import ALL, float16, float32
 from singa_core.errors import ArgumentError
 from singa_core.optable import OPS
+from singa_core.registry import registry
 from test_planted import run_kit
 
 # -- ids ------------------------------------------------------------------------------------------
@@ -426,6 +433,32 @@ def test_the_judges_of_edges_want_the_right_values():
     with pytest.raises(Mismatch, match="exp"):
         trial.judges[0](trial.inputs[0])
     counts.counted("judges of edge values tried on wrong results", 2)
+
+
+def test_small_calls_have_the_types_of_their_signature():
+    """All forms of all signatures; what each computes is the kit's to say."""
+    device, seen = registry.resolve("cpu_numpy"), Counter()
+    for name in PRIMITIVES:
+        for ins, outs, _ in signatures(name, device):
+            for kind, one in small(name, ins, outs):
+                assert types_of(one) == (tuple(ins), tuple(outs)), f"{one}"
+                sizes = [h.size for h in one.hosts()] + [y.nbytes for y in one.infer()]
+                assert (0 in sizes) is kind.startswith("empty"), f"{kind} {one}"
+                seen[name] += 1
+    owed = {name for name in PRIMITIVES if not OPS[name].is_view}
+    assert set(seen) == owed
+
+
+def test_every_claim_is_about_a_capability():
+    named = {f.name for f in dataclasses.fields(Capabilities)}
+    elsewhere = {
+        "dtypes",
+        "alignment",
+        "largest",
+        "family",
+    }  # undeclared types, arenas, allocations
+    assert set(CLAIMS) | elsewhere == named
+    assert set(page.ABLE) <= named
 
 
 def test_every_test_of_a_group_takes_a_device_and_cases():

@@ -78,12 +78,15 @@ class Case:
         dtypes = self.dtypes()
         return next((d.name for d in dtypes if d.is_floating), "fixed")
 
+    def specs(self) -> list[Spec]:
+        """The inputs' specs, with the types that a kernel gets."""
+        op, specs = self.op, [Spec(h.shape, h.dtype) for h in self.hosts()]
+        casts = (casts_for(op, tuple(specs)) if op.promotes else None) or (None,) * len(specs)
+        return [s.with_dtype(d) if d else s for s, d in zip(specs, casts, strict=True)]
+
     def infer(self) -> tuple[Spec, ...]:
         """The specs that the op promises, from specs alone."""
-        op, hosts = self.op, self.hosts()
-        specs = [Spec(h.shape, h.dtype) for h in hosts]
-        casts = (casts_for(op, tuple(specs)) if op.promotes else None) or (None,) * len(specs)
-        specs = [s.with_dtype(d) if d else s for s, d in zip(specs, casts, strict=True)]
+        op, specs = self.op, self.specs()
         options = op.settle(*specs, **dict(zip(op.attributes, self.attrs(), strict=True)))
         made = op.infer(*specs, **options)
         return made if isinstance(made, tuple) else (made,)
@@ -157,6 +160,16 @@ def layouts(host: HostArray, device: Device) -> Iterator[tuple[str, Tensor]]:
     for axis in range(host.ndim):
         sparse = np.repeat(sparse, 2, axis)
     yield "gaps", tensor(sparse, device=device)[(slice(1, None, 2),) * host.ndim]
+
+
+def twisted(host: HostArray, device: Device) -> Tensor:
+    """The same values in memory that is walked in all of these ways at once."""
+    for axis in range(host.ndim):
+        host = np.repeat(host, 2, axis)
+    stored = np.ascontiguousarray(np.flip(host).transpose())
+    axes = tuple(reversed(range(host.ndim)))
+    made: Tensor = OPS["permute_dims"](tensor(stored, device=device), axes=axes)
+    return made[(slice(None, None, -2),) * host.ndim]
 
 
 def spread(host: HostArray) -> HostArray:

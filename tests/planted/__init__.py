@@ -151,6 +151,35 @@ class accepts_all_dtypes(Planted):
     able = replace(Planted.able, dtypes=Everything(set(ALL) - {bfloat16}))
 
 
+@plant("errors", "device::*", "errors::*", able=replace(Planted.able, host=False))
+class denies_that_it_is_the_host(Planted):
+    """Handles are NumPy arrays, which nobody is told."""
+
+
+@plant("errors", "errors::*", able=replace(Late.able, synchronous=True))
+class claims_to_be_in_time(Late):
+    """What goes wrong in a launch is told late."""
+
+
+@plant("errors", "errors::*", spoil={"fused": spoilers.declines})
+class claims_to_fuse(Planted):
+    """Its kernel for fused chains wants none."""
+
+    able = replace(Planted.able, fuses=frozenset({"add", "mul", "neg"}))
+
+
+@plant("errors", "errors::*", spoil={"together": spoilers.declines})
+class claims_to_join_updates(Planted):
+    """Its kernel for updates together wants none."""
+
+    able = replace(Planted.able, batches=frozenset({"add", "mul"}))
+
+
+@plant("device", "device::*", able=replace(Planted.able, largest=4096))
+class takes_more_than_it_says(Planted):
+    """Its largest buffer is larger than declared."""
+
+
 @plant("errors", "device::*", "errors::*")
 class swallows_errors(Planted):
     """What goes wrong in a launch is never told."""
@@ -168,6 +197,16 @@ class swallows_errors(Planted):
 @plant("ops.primitive", "maximum", spoil={"maximum": spoilers.ignores_strides})
 class ignores_strides(Planted):
     """Reads its inputs in the order of memory."""
+
+
+@plant("ops.primitive", "maximum", spoil={"maximum": spoilers.ignores_strides_of("i16,i16->i16")})
+class ignores_strides_of_rare_types(Planted):
+    """Reads its inputs in the order of memory, in a type that no sample names."""
+
+
+@plant("ops.primitive", "sum", spoil={"sum": spoilers.forgets_to_begin})
+class forgets_to_begin(Planted):
+    """The sum of nothing is what lay there."""
 
 
 @plant("ops.primitive", "exp", spoil={"exp": spoilers.writes_its_input})

@@ -38,6 +38,29 @@ def ignores_strides(kernel):
     return around(change, strides=True)(kernel)
 
 
+def ignores_strides_of(signature):
+    def spoil(kernel):
+        return ignores_strides(kernel) if kernel.signature == signature else kernel
+
+    return spoil
+
+
+def declines(kernel):
+    return replace(kernel, prepare=lambda *forms, **attrs: None)
+
+
+def forgets_to_begin(kernel):
+    def change(launch, ins, outs):
+        def wrong(*handles):
+            made = launch(*handles)
+            y = made if made is not None else handles[-1]
+            return np.full_like(y, 7) if not handles[0].size else made
+
+        return wrong
+
+    return around(change)(kernel) if kernel.returning else kernel
+
+
 def writes_its_input(kernel):
     def change(launch, ins, outs):
         def wrong(x, *outs):

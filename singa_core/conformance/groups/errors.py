@@ -5,7 +5,6 @@ Each capability that a device denies has its test here: the denial must be true.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -13,10 +12,11 @@ import numpy as np
 import pytest
 
 from singa_core.conformance.cases import NAMES, SETS, samples_of, without_kernels
-from singa_core.conformance.checking import Cases, Unsupported
+from singa_core.conformance.checking import Cases
+from singa_core.conformance.claims import CLAIMS, works
 from singa_core.conformance.groups.common import hosts_of, outputs, raises
 from singa_core.conformance.tolerances import expect
-from singa_core.device import Capabilities, Device, HostBytes
+from singa_core.device import Device, HostBytes
 from singa_core.dtype import ALL, DType
 from singa_core.engine import graph
 from singa_core.errors import (
@@ -32,13 +32,6 @@ from singa_core.resolve import find_entry
 from singa_core.spec import Spec
 from singa_core.storage import synchronize
 from singa_core.tensor import Tensor, tensor
-
-
-def works(device: Device) -> None:
-    """Raises: Mismatch unless the device still computes."""
-    got = (tensor([1.0, 2.0], device=device) * 2.0 + 1.0).tolist()
-    expect(got == [3.0, 5.0], f"after the error 1 * 2 + 1 and 2 * 2 + 1 give {got}")
-
 
 # -- what the device does not have ----------------------------------------------------------------
 
@@ -57,6 +50,30 @@ def test_undeclared_dtypes(name: str, device: Device, case: Cases) -> None:
     for dtype in ALL:
         if dtype not in set(device.capabilities.dtypes) and sets and dtype.name in sets[0]:
             case.check(dtype, check, dtype)
+
+
+def test_undeclared_results(device: Device, case: Cases) -> None:
+    """What would make values of a type that the device does not declare is refused, too."""
+    bits = np.array([1, 2, 3, 4], np.uint32)
+    makers: dict[str, Callable[[str], Any]] = {
+        "cast": lambda to: OPS["cast"](tensor([1.0], device=device), dtype=to),
+        "full": lambda to: OPS["full"](shape=(2,), value=1, dtype=to, device=device),
+        "iota": lambda to: OPS["iota"](size=2, dtype=to, device=device),
+        "random_uniform": lambda to: OPS["random_uniform"](
+            tensor(bits, device=device), shape=(2,), dtype=to
+        ),
+    }
+
+    def check(name: str, dtype: DType) -> None:
+        with raises(DTypeError, dtype.name):
+            makers[name](dtype.name).numpy()
+        works(device)
+
+    for dtype in ALL:
+        for name in makers if dtype not in device.capabilities.dtypes else ():
+            fits = dtype.is_floating if name == "random_uniform" else dtype.kind != "bool"
+            if fits or name in ("cast", "full"):
+                case.check(f"{name}-{dtype}", check, name, dtype)
 
 
 def test_missing_kernel(device: Device, case: Cases) -> None:
@@ -139,6 +156,7 @@ INDEXED: Final[dict[str, Callable[[Device, Tensor], Any]]] = {
     "gather-axis1": lambda d, i: OPS["gather"](_ones(d, 3, 5), i, axis=1),
     "scatter": lambda d, i: OPS["scatter"](_ones(d, 5, 3), i, _ones(d, 3, 3), axis=0),
     "scatter_add": lambda d, i: OPS["scatter_add"](_ones(d, 5, 3), i, _ones(d, 3, 3), axis=0),
+    "put": lambda d, i: OPS["put"](_ones(d, 5), i, _ones(d, 3)),
     "embedding": lambda d, i: OPS["embedding"](i, _ones(d, 5, 3)),
     "softmax_cross_entropy": lambda d, i: OPS["softmax_cross_entropy"](_ones(d, 3, 5), i),
     "negative_log_likelihood": lambda d, i: OPS["negative_log_likelihood"](_ones(d, 3, 5), i),
@@ -212,111 +230,12 @@ def test_failing_launch(device: Device, case: Cases) -> None:
 # -- what capabilities deny, or promise -----------------------------------------------------------
 
 
-def test_host(device: Device, case: Cases) -> None:
-    """`host`: handles are NumPy arrays of the values; without it, the host has copies only."""
-    able: Capabilities = device.capabilities
-
-    def check() -> None:
-        x = tensor(np.arange(6, dtype=np.float32).reshape(2, 3), device=device)
-        array = x.array
-        expect(array is not None, "a tensor without an array")
-        handle: Any = array.handle if array is not None else None
-        if able.host:
-            expect(isinstance(handle, np.ndarray), f"a handle is a {type(handle).__name__}")
-            expect(np.array_equal(handle, x.numpy()), "a handle has other values")
-        else:
-            copy = x.numpy().copy()
-            x.numpy().setflags(write=False)
-            expect(not isinstance(handle, np.ndarray), "a handle is host memory: say host=True")
-            expect(np.array_equal(copy, x.numpy()), "values changed between two reads")
-
-    case.check(able.host, check)
-
-
-def test_sub_buffers(device: Device, case: Cases) -> None:
-    """`sub_buffers`: temporaries share an arena; without it, each has a buffer of its own."""
-    able = device.capabilities
-
-    def check() -> None:
-        step = graph(lambda x: ((x @ x + 1.0) @ x).exp() @ (x * 2.0), device=device)
-        x = tensor(np.eye(9, dtype=np.float32) * 0.1, device=device)
-        eager = step.function(x).numpy()
-        got = step(x).numpy()
-        expect(np.allclose(eager, got, rtol=1e-6), "a planned graph computes something else")
-        plan = getattr(step.recordings[0].executable, "plan", None)
-        if plan is None:
-            raise Unsupported
-        offsets = [offset for _, offset in plan.offsets.values()]
-        expect(len(offsets) > 1, "no temporaries were planned")
-        if able.sub_buffers:
-            wrong = [offset for offset in offsets if offset % able.alignment]
-            expect(not wrong, f"offsets {wrong} are not aligned to {able.alignment}")
-        else:
-            expect(set(offsets) == {0}, f"without sub-buffers there are offsets {offsets}")
-
-    case.check(able.sub_buffers, check)
-
-
-def test_concurrent(device: Device, case: Cases) -> None:
-    """`concurrent`: without it, no two threads are inside the device at once."""
-    able = device.capabilities
-
-    def check() -> None:
-        works(device)
-        inside, most = [0], [0]
-        wrong: list[str] = []
-
-        def enter() -> None:
-            inside[0] += 1
-            most[0] = max(most[0], inside[0])
-            threading.Event().wait(0.002)
-            inside[0] -= 1
-
-        def work() -> None:
-            try:
-                for _ in range(5):
-                    device.call(enter)
-            except Exception as error:
-                wrong.append(f"{type(error).__name__}: {error}")
-
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        expect(not wrong, "; ".join(wrong[:2]))
-        if not able.concurrent:
-            expect(most[0] == 1, f"{most[0]} threads were inside the device at once")
-
-    case.check(able.concurrent, check)
-
-
-def test_synchronous(device: Device, case: Cases) -> None:
-    """`synchronous`: a launch that fails has said so when it returns; else at the next wait."""
-    able = device.capabilities
-
-    def check() -> None:
-        wrong = tensor(np.array([0, 9, 1]), device=device)
-        with raises(OutOfRange):
-            y = INDEXED["gather"](device, wrong)
-            if not able.synchronous:
-                y.numpy()
-        works(device)
-
-    case.check(able.synchronous, check)
-
-
-def test_capacity(device: Device, case: Cases) -> None:
-    """`capacity`: a number of bytes above what is in use, or not known."""
-    able = device.capabilities
-
-    def check() -> None:
-        told = device.memory_info()["capacity"]
-        expect(told == able.capacity, f"memory_info says {told}, capabilities {able.capacity}")
-        used = device.memory.current
-        expect(able.capacity is None or able.capacity >= used, f"{used} bytes of {able.capacity}")
-
-    case.check("known" if able.capacity is not None else "unknown", check)
+@pytest.mark.parametrize("name", CLAIMS)
+def test_capabilities(name: str, device: Device, case: Cases) -> None:
+    """What a device denies is really absent, and what it declares is there; see `claims`."""
+    value = getattr(device.capabilities, name)
+    told = ("unknown" if value is None else "known") if name == "capacity" else bool(value)
+    case.check(told, CLAIMS[name], device)
 
 
 __all__ = [name for name in dir() if name.startswith("test_")]

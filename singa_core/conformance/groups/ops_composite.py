@@ -98,7 +98,7 @@ def test_composite_layouts(name: str, device: Device, case: Cases) -> None:
         for at, host in enumerate(hosts):
             for layout, x in layouts(host, device):
                 detail = f"{one.subject}-{one.number}-input{at}-{layout}"
-                case.check(detail, compare_layout, one, device, hosts, at, x, cell=where)
+                case.check(detail, compare_layout, one, device, hosts, {at: x}, cell=where)
 
 
 __all__ = [name for name in dir() if name.startswith("test_")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from singa_core.conformance.cases import (
     same_bits,
     signatures,
     spread,
+    twisted,
 )
 from singa_core.conformance.checking import Cases
 from singa_core.conformance.edges import Trial, trials
@@ -33,6 +35,7 @@ from singa_core.conformance.groups.common import (
 )
 from singa_core.conformance.larger import larger
 from singa_core.conformance.oracles.common import HostArray
+from singa_core.conformance.small import small
 from singa_core.conformance.tolerances import expect
 from singa_core.device import Device
 from singa_core.dtype import DType
@@ -62,14 +65,16 @@ def compare_sample(case: Case, device: Device, variant: int) -> None:
     unchanged(tensors, hosts)
 
 
-def compare_layout(case: Case, device: Device, hosts: list[HostArray], at: int, x: Tensor) -> None:
-    """The values of a packed input, for one that is walked in another way."""
-    expect(same_bits(x.numpy(), hosts[at]), "a view of the input does not have its values")
-    tensors = [tensor(h, device=device) for h in hosts]
-    tensors[at] = x
+def compare_layout(
+    case: Case, device: Device, hosts: list[HostArray], views: Mapping[int, Tensor]
+) -> None:
+    """The values of packed inputs, for some that are walked in another way."""
+    for at, x in views.items():
+        expect(same_bits(x.numpy(), hosts[at]), "a view of the input does not have its values")
+    tensors = [views[at] if at in views else tensor(h, device=device) for at, h in enumerate(hosts)]
     got = hosts_of(case.call(device, *tensors))
     compare_all(case.name, got, reference(case, hosts), terms(hosts))
-    expect(same_bits(x.numpy(), hosts[at]), f"input {at} was changed")
+    unchanged(tensors, hosts)
 
 
 @of_primitives
@@ -91,17 +96,54 @@ def test_primitive_layouts(name: str, device: Device, case: Cases) -> None:
             start = f"{one.subject}-{one.number}-input{at}"
             for layout, x in layouts(host, device):
                 detail = f"{start}-{layout}"
-                case.check(detail, compare_layout, one, device, hosts, at, x, cell=cell)
+                case.check(detail, compare_layout, one, device, hosts, {at: x}, cell=cell)
             if host.size > 1 and may_repeat(name, at):
                 repeated = [*hosts[:at], spread(host), *hosts[at + 1 :]]
                 x = broadcast(host, device)
                 detail = f"{start}-broadcast"
-                case.check(detail, compare_layout, one, device, repeated, at, x, cell=cell)
+                case.check(detail, compare_layout, one, device, repeated, {at: x}, cell=cell)
 
 
 def may_repeat(name: str, at: int) -> bool:
     """True if input `at` may have any values, so that they may repeat."""
     return not (name == "random_bits" or (name in ("scatter", "put") and at == 1))
+
+
+@of_primitives
+def test_primitive_signatures(name: str, device: Device, case: Cases) -> None:
+    """Every signature: empty, without axes, and in all layouts if no sample has it in these."""
+    sampled = {types_of(one) for one in cases(name, device) if terms(one.hosts()).number > 1}
+    for ins, outs, _ in signatures(name, device):
+        types = (tuple(ins), tuple(outs))
+        start = f"{','.join(d.code for d in ins)}->{','.join(d.code for d in outs)}"
+        for kind, one in small(name, ins, outs):
+            cell = place(one, device)
+            if kind != "packed":
+                case.check(f"{start}-{kind}", compare_sample, one, device, 0, cell=cell)
+            elif types not in sampled:
+                case.check(f"{start}-packed", compare_sample, one, device, 0, cell=cell)
+                case.check(f"{start}-strided", all_strided, one, device, cell=cell)
+                case.check(f"{start}-broadcast", all_broadcast, one, device, cell=cell)
+
+
+def types_of(case: Case) -> tuple[tuple[DType, ...], tuple[DType, ...]]:
+    """The signature that a sample is served by; an input that may be repeated is in it once."""
+    ins = [spec.dtype for spec in case.specs()]
+    return tuple(ins[:1] if case.name == "concat" else ins), tuple(y.dtype for y in case.infer())
+
+
+def all_strided(case: Case, device: Device) -> None:
+    """Each input in memory that is walked backwards, in steps and across."""
+    hosts = case.hosts()
+    compare_layout(case, device, hosts, {i: twisted(h, device) for i, h in enumerate(hosts)})
+
+
+def all_broadcast(case: Case, device: Device) -> None:
+    """Each input whose values may repeat as one row, over and over."""
+    hosts = case.hosts()
+    views = {i: broadcast(h, device) for i, h in enumerate(hosts) if may_repeat(case.name, i)}
+    repeated = [spread(h) if i in views else h for i, h in enumerate(hosts)]
+    compare_layout(case, device, repeated, views)
 
 
 @of_primitives
