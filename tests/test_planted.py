@@ -31,7 +31,9 @@ def run_kit(folder, *arguments):
 def test_a_planted_fault_is_caught(name, tmp_path):
     fault = FAULTS[name]
     select = [part for pattern in fault.select for part in ("--select", pattern)]
-    status, data, text = run_kit(tmp_path, f"planted:{name}", "--level", "full", "--stop", *select)
+    status, data, text = run_kit(
+        tmp_path, f"planted:{name}", "--level", "full", "--stop", *fault.options, *select
+    )
     assert data, text
     assert sum(group["ran"] for group in data["groups"].values()) > 10, text
     assert data["lowest_failing_group"] == fault.group, text

@@ -19,7 +19,7 @@ from singa_core.conformance import report
 from singa_core.conformance.backend import describe, find_backend
 from singa_core.conformance.checking import Cases
 from singa_core.conformance.known import Expectations, load
-from singa_core.conformance.ledger import GROUPS, Ledger, asks_for, group_of, names
+from singa_core.conformance.ledger import GROUPS, Failure, Ledger, asks_for, group_of, names
 from singa_core.conformance.options import OPTIONS, OUTPUTS, level_of
 from singa_core.conformance.tolerances import WIDENED
 from singa_core.device import Device
@@ -30,6 +30,7 @@ KIT = pytest.StashKey["Kit"]()
 CASES = pytest.StashKey[Cases]()
 UNUSABLE = 4  # exit status: the backend cannot be opened
 KEPT = "singa_conformance"  # the key under which workers send their ledgers
+LEAVE_OUT = ("keyword", "markexpr", "deselect", "lf")  # options of pytest that leave tests out
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -70,11 +71,12 @@ class Kit:
             known = ", ".join(GROUPS)
             raise pytest.UsageError(f"--singa-groups: no {', '.join(unknown)}; there are {known}")
         self.level = level_of(option("--singa-level"), self.groups if chosen else (), self.select)
-        self.unlimited = not (self.select or option("keyword") or option("markexpr"))
+        self.unlimited = not (self.select or any(option(name, None) for name in LEAVE_OUT))
         self.complete = False  # all tests of the suite were collected
         self.ledgers: dict[str, Ledger] = {}
         self.expectations: dict[str, Expectations] = {}
         self.session: pytest.Session | None = None
+        self.crashes: list[str] = []  # tests that took their worker's process with them
         self.failing: str | None = None
 
     @property
@@ -258,6 +260,23 @@ def pytest_testnodedown(node: Any) -> None:
         ledger.merge(data)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem: str, sched: Any) -> None:
+    """A test has ended its worker's process, and what that had written down is lost."""
+    sched.config.stash[KIT].crashes.append(crashitem.rpartition("::")[2])
+
+
+def crashed(test: str) -> tuple[str, Failure]:
+    """(group, failure) for a test that has ended its process; it has no ledger to say so itself."""
+    function, _, param = test.rstrip("]").partition("[")
+    suite = import_module("singa_core.conformance.suite")
+    group = group_of(getattr(suite, function).__module__) or ""
+    identity = f"{group}::{param or function.removeprefix('test_')}"
+    return group, Failure(
+        identity, "failed", f"{test} ended its process, and what ran in it is lost"
+    )
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """The verdict, and the files that were asked for. Nothing executed is not a pass."""
@@ -268,6 +287,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for ledger in kit.ledgers.values():
         if not (ledger.ids or kit.asked or kit.entire):
             continue  # a word for pytest's -k meant tests that have no case for this device
+        for group, failure in map(crashed, kit.crashes):
+            ledger.add(group, "failed", failure)
         verdict = report.Verdict(ledger, kit.level, kit.groups, entire=kit.entire)
         terminalreporter.section(f"conformance of {ledger.device}")
         for line, good in report.lines(verdict):

@@ -46,13 +46,14 @@ class Fault:
 
     group: str | None
     select: tuple[str, ...]
+    options: tuple[str, ...] = ()
 
 
 FAULTS: dict[str, Fault] = {}
 GROUPS = ("ops.primitive", "ops.composite", "autograd", "graph")
 
 
-def plant(group, *subjects, **changes):
+def plant(group, *subjects, options=(), **changes):
     """A class whose name is the fault, as a backend: `planted:<name>`."""
 
     def register(made):
@@ -67,7 +68,8 @@ def plant(group, *subjects, **changes):
         globals()[name] = manifest
         globals()[f"open_{name}"] = lambda index: made()
         select = [f"{g}::{s}" for s in subjects for g in GROUPS if "::" not in s]
-        FAULTS[name] = Fault(group, (*select, *(s for s in subjects if "::" in s)))
+        select += [s for s in subjects if "::" in s]
+        FAULTS[name] = Fault(group, tuple(select), options)
         return manifest
 
     return register
@@ -212,6 +214,14 @@ class forgets_to_begin(Planted):
 @plant("ops.primitive", "exp", spoil={"exp": spoilers.writes_its_input})
 class writes_its_input(Planted):
     """Uses an input as scratch memory."""
+
+
+@plant(
+    "ops.primitive", "ops.primitive::exp[*edges*]", "ops.primitive::sum", options=("-n", "1"),
+    spoil={"exp": spoilers.ends_the_process},
+)  # fmt: skip
+class ends_the_process(Planted):
+    """A kernel that takes everything with it."""
 
 
 @plant("ops.primitive", "max", spoil={"max": spoilers.loses_nan})

@@ -1,5 +1,6 @@
 """What is wrong in planted kernels: functions from a good kernel to a bad one."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -43,6 +44,10 @@ def ignores_strides_of(signature):
         return ignores_strides(kernel) if kernel.signature == signature else kernel
 
     return spoil
+
+
+def ends_the_process(kernel):
+    return around(lambda launch, ins, outs: lambda *handles: os._exit(9))(kernel)
 
 
 def declines(kernel):

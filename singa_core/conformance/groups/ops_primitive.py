@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -148,12 +148,17 @@ def all_broadcast(case: Case, device: Device) -> None:
 
 @of_primitives
 def test_primitive_edges(name: str, device: Device, case: Cases) -> None:
-    """NaN, infinity, zeros of both signs, the ends of each type, ties of rounding."""
+    """NaN, infinity, zeros of both signs, the ends of each type, ties of rounding.
+
+    At level full, once more in memory that is walked in other ways.
+    """
     for ins, outs, _ in signatures(name, device):
         for trial in trials(name, ins, outs):
             cell = (name, (ins or outs)[0].name, "native", "")
             detail = f"{(ins or outs)[0]}-{trial.name}"
-            case.check(detail, run_trial, name, trial, device, outs, cell=cell)
+            case.check(detail, run_trial, name, trial, device, outs, tensor, cell=cell)
+            if case.full and trial.inputs:
+                case.check(f"{detail}-strided", run_trial, name, trial, device, outs, twisted)
 
 
 @of_primitives
@@ -188,9 +193,11 @@ def over_range(name: str, dtype: str, device: Device) -> None:
     ranges.judge(name, dtype, y.numpy(), hosts)
 
 
-def run_trial(name: str, trial: Trial, device: Device, outs: list[DType]) -> None:
-    """One trial, and its judges."""
-    tensors = [tensor(host, device=device) for host in trial.inputs]
+def run_trial(
+    name: str, trial: Trial, device: Device, outs: list[DType], lay: Callable[..., Tensor]
+) -> None:
+    """One trial, and its judges; `lay` puts the inputs on the device."""
+    tensors = [lay(host, device=device) for host in trial.inputs]
     where: dict[str, Any] = {} if tensors else {"device": device}
     made = outputs(OPS[name](*tensors, **trial.attrs, **where))
     expect([y.dtype for y in made] == outs, f"got {[y.dtype for y in made]}, needs {outs}")
