@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -28,6 +29,8 @@ from singa_opencl.program import Compiler, Handle, Launch, enqueue, kernels_of
 NAME = "opencl"
 SPAWN = 'try: multiprocessing.get_context("spawn")'
 
+AHEAD, MARKS = 0.02, 4
+"""Seconds of queuing that the host may be ahead of the device, and in how many parts."""
 STAGED = 4 << 20
 """Bytes up to which what is uploaded is copied first, so that the host need not wait."""
 IN_FLIGHT = 64 << 20
@@ -62,6 +65,8 @@ class OpenCLDevice(Device):
         self._opened = False
         self._clocked: cl.CommandQueue | None = None
         self._staged: deque[cl.Event] = deque()
+        self._marks: deque[cl.Event] = deque()  # ends of what was queued until some moments
+        self._due = 0.0  # when the next one is
         self._fresh = 0  # bytes allocated since the queue was last known to be empty
         self._opening = threading.Lock()
         super().__init__(NAME, index, capabilities, languages=(LANGUAGE, "c"))
@@ -132,6 +137,7 @@ class OpenCLDevice(Device):
     def _settled(self) -> None:
         """The queue is empty."""
         self._staged.clear()
+        self._marks.clear()
         self._fresh = 0
 
     def download(self, buffer: cl.Buffer, offset: int, host: HostBytes) -> None:
@@ -182,6 +188,9 @@ class OpenCLDevice(Device):
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         if not self._opened:
             self.open()
+        now = time.perf_counter()
+        if now > self._due:
+            self._keep_up(now)
         try:
             if self.compiler.waiting:
                 self.compiler.make()
@@ -191,6 +200,18 @@ class OpenCLDevice(Device):
             raise OutOfDeviceMemory(self, 0, in_use, known.capacity) from error
         self.queue.flush()
         return made
+
+    def _keep_up(self, now: float) -> None:
+        """Wait for what was queued some time ago: the host is faster than the device.
+
+        What is pending takes memory of the driver's, and time when somebody wants a value. It is
+        bounded by the host's time, since to queue a kernel takes some, whatever the kernel does.
+        Called before a launch, so that an interrupt finds nothing half done.
+        """
+        self._due = now + AHEAD / MARKS
+        self._marks.append(cl.enqueue_marker(self.queue))
+        if len(self._marks) > MARKS:
+            self._marks.popleft().wait()
 
     def fix(self, launch: Callable[..., Any], handles: list[Any]) -> Fixed:
         if not isinstance(launch, Launch):
