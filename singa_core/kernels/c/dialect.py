@@ -40,7 +40,8 @@ WIDTH: Final = 8
 
 FAULT: Final = -1
 """The position of the device's fault words among the operands of a call."""
-INT_LIMIT: Final = 2**31 - 1
+INT_LIMIT: Final = 2**30
+"""Above it an index has 64 bits: 32 are enough for the sum of two that are not above."""
 
 
 def stored(dtype: DType) -> str:

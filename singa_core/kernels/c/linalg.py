@@ -7,7 +7,7 @@ from typing import Final
 
 from singa_core.dtype import DType
 from singa_core.kernels.c import c
-from singa_core.kernels.c.dialect import Call, Source, Target, computed
+from singa_core.kernels.c.dialect import INT_LIMIT, Call, Source, Target, computed
 from singa_core.kernels.c.expressions import wrapping
 from singa_core.kernels.c.geometry import (
     Walk,
@@ -90,7 +90,7 @@ def matmul(target: Target, ins: Sequence[AnyForm], outs: Sequence[Spec]) -> list
         for axis in range(len(path.shape) - 1):
             names.append((f"s{operand}_{axis}", "IDX"))
             values.append(path.strides[operand][axis])
-    wide = path.wide or outs[0].itemcount >= 2**31 or max(a.itemcount, b.itemcount) >= 2**31
+    wide = path.wide or max(outs[0].itemcount, a.itemcount, b.itemcount) > INT_LIMIT
     source = _source(target, outs[0].dtype, names, len(path.shape), wide)
     if target.family == "cpu":
         rows = path.size * m

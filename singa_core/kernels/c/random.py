@@ -109,6 +109,6 @@ def random_bits(
     source = Source(
         "random_bits", (("state", "u32", "in"), ("y", "u32", "out")),
         (("per", "IDX"), ("n", "IDX")), _CPU if cpu else _GPU, drawing(target.family),
-        wide=n > INT_LIMIT - per * target.group,
+        wide=n > INT_LIMIT,
     )  # fmt: skip
     return [Call(source, (grouped(-(-n // per), group),), (group,), (0, 1), (per, n))]

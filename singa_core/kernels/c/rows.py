@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from singa_core.kernels.c.dialect import Call, Source, Target
+from singa_core.kernels.c.dialect import INT_LIMIT, Call, Source, Target
 from singa_core.kernels.c.geometry import row_items
 
 LANES = 8
@@ -153,7 +153,7 @@ class Text:
         source = Source(
             name, tuple(operands), names if fault is None else (*names, ("site", "long")),
             self.body(), group=0 if self.cpu else group,
-            wide=g.rows * g.n * g.segments >= 1 << 31,
+            wide=g.rows * g.n * g.segments > INT_LIMIT,
         )  # fmt: skip
         numbers = (per, g.rows, g.inner, g.n, g.gap, g.segments, g.far, *(v for _, _, v in more))
         return Call(source, (items,), (group,), tuple(where), numbers, fault=fault)

@@ -1,0 +1,97 @@
+"""The C language without a device: geometry, arguments, and what a launch can take."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from singa_core.dtype import as_dtype
+from singa_core.kernels.c import c
+from singa_core.kernels.c.dialect import Target
+from singa_core.kernels.c.geometry import GRAIN, broadcast_walk, cut, row_items, walk
+from singa_core.spec import Spec, contiguous_strides, make_form
+
+F32 = as_dtype("float32")
+
+
+class Paper(Target):
+    """Keeps the calls that it is asked to launch."""
+
+    def __init__(self, family="cpu", **known):
+        self.family = family
+        for name, value in known.items():
+            setattr(self, name, value)
+
+    def launch(self, calls, operands):
+        return calls
+
+
+def prepared(target, op, *ins, out=None, **attrs):
+    """The calls of an op's kernel, or None where it declines."""
+    out = out or Spec(ins[0].shape, ins[0].dtype)
+    kernel = c.find(op, [form.dtype for form in ins], [out.dtype])
+    return kernel.prepare(target, list(ins), [out], **attrs)
+
+
+def numbers_of(call):
+    """Name -> value of a call's numbers."""
+    return dict(zip([name for name, _ in call.source.numbers], call.numbers, strict=True))
+
+
+def test_neighbours_that_all_operands_walk_in_one_step_are_one_axis():
+    x, row = Spec((2, 3, 4), "float32"), Spec((4,), "float32")
+    assert broadcast_walk((2, 3, 4), [x, x]).shape == (24,)
+    path = broadcast_walk((2, 3, 4), [x, row])
+    assert (path.shape, path.strides) == ((6, 4), ((4, 1), (0, 1), (4, 1)))
+    column = make_form(Spec((2, 3), "float32"), (1, 2))
+    path = broadcast_walk((2, 3), [column])
+    assert (path.shape, path.kinds) == ((2, 3), "gc")
+    assert walk((1, 1), (7, 7)).shape == (1,)
+
+
+@pytest.mark.parametrize(("n", "wide"), [(2**30, False), (2**30 + 1, True)])
+def test_indices_have_64_bits_before_a_sum_of_two_needs_them(n, wide):
+    assert walk((n,), (1,)).wide is wide
+    for family in ("cpu", "gpu"):
+        (call,) = prepared(Paper(family), "neg", Spec((n,), "float32"))
+        assert call.source.wide is wide
+        reached = call.items[0] * numbers_of(call).get("per", 1)  # elements or pieces
+        assert wide or reached < 2**31
+
+
+def test_a_reach_of_strides_counts_too():
+    far = make_form(Spec((3,), "float32"), (2**30,))
+    (call,) = prepared(Paper(), "neg", far, out=Spec((3,), "float32"))
+    assert call.source.wide
+
+
+@given(rows=st.integers(1, 5000), inner=st.integers(1, 200_000), units=st.integers(1, 64))
+def test_pieces_cover_every_row_once(rows, inner, units):
+    piece = cut(rows, inner, Paper(units=units))
+    assert (piece.cuts - 1) * piece.chunk < inner <= piece.cuts * piece.chunk
+    assert piece.pieces == rows * piece.cuts
+    assert (piece.items - 1) * piece.per < piece.pieces <= piece.items * piece.per
+    assert piece.items <= max(rows * inner // GRAIN, 1)
+    items, per = row_items(rows, inner, Paper(units=units))
+    assert (items - 1) * per < rows <= items * per
+
+
+def test_more_arguments_than_a_launch_takes_are_declined():
+    x = Spec((2, 3), "float32")
+    (call,) = prepared(Paper(), "add", x, x, out=x)
+    # three pointers, three starts, five sizes of 32 bits
+    assert call.parameters == 3 * 16 + 5 * 4
+    assert prepared(Paper(parameters=call.parameters), "add", x, x, out=x)
+    assert prepared(Paper(parameters=call.parameters - 1), "add", x, x, out=x) is None
+
+
+def test_strides_are_arguments_and_no_text():
+    shape = (4, 5, 6)
+    packed = contiguous_strides(shape)
+    sources = set()
+    for steps in ((1, 2, 3), (9, 7, 5), (100, 10, 4)):
+        x = make_form(
+            Spec(shape, "float32"), tuple(a * b for a, b in zip(packed, steps, strict=True))
+        )
+        (call,) = prepared(Paper(), "exp", x, out=Spec(shape, "float32"))
+        sources.add(call.source)
+    assert len(sources) == 1
