@@ -105,13 +105,24 @@ class OpenCLDevice(Device):
             raise MemoryError
         self._fresh += nbytes
         if self._fresh > IN_FLIGHT:
-            self.queue.finish()
-            self._settled()
+            self._finish()
             self._fresh = nbytes
         try:
-            return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes or 1)
-        except (cl.MemoryError, cl.LogicError) as error:
+            return self._create(nbytes)
+        except cl.Error:  # there may be room when pending work gives back what was freed
+            self._finish()
+        try:
+            return self._create(nbytes)
+        except cl.Error as error:
             raise MemoryError(str(error)) from error
+
+    def _create(self, nbytes: int) -> cl.Buffer:
+        return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes or 1)
+
+    def _finish(self) -> None:
+        """Wait for all pending work."""
+        self.queue.finish()
+        self._settled()
 
     def free(self, buffer: cl.Buffer) -> None:
         """The driver keeps it until pending work is done with it."""

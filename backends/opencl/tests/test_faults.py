@@ -17,17 +17,17 @@ program = pytest.importorskip("singa_opencl.program")
 
 
 class Fault:
-    """Stands for a function; its n-th call from `at(n)` on does something else, once."""
+    """Stands for a function; before its n-th call from `at(n)` on, something happens."""
 
-    def __init__(self, function, happen):
-        self.function, self.happen, self.left = function, happen, 0
+    def __init__(self, function, happen, times=1):
+        self.function, self.happen, self.times, self.left = function, happen, times, -times
 
     def at(self, n):
-        self.left = n
+        self.left = n if n else -self.times
 
     def __call__(self, *args, **options):
         self.left -= 1
-        if self.left == 0:
+        if -self.times < self.left <= 0:
             self.happen()
         return self.function(*args, **options)
 
@@ -42,8 +42,8 @@ def interrupt():
 
 @pytest.fixture
 def no_buffer(either, monkeypatch):
-    """The driver refuses the n-th buffer."""
-    fault = Fault(cl.Buffer, refuse)
+    """The driver refuses the n-th buffer, and when it is asked once more."""
+    fault = Fault(cl.Buffer, refuse, times=2)
     monkeypatch.setattr(cl, "Buffer", fault)
     return fault
 
@@ -197,6 +197,32 @@ def test_a_driver_that_finds_no_room_when_it_launches(either, at_launch):
     assert told == sorted(told, reverse=True)  # refused, until the first state was written
     assert set(told) == {"refused", "lost"}
     assert words == {"opencl: out of memory: needs more"}
+
+
+@pytest.mark.parametrize(
+    "status", ["OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY", "INVALID_BUFFER_SIZE"]
+)
+def test_whatever_a_driver_calls_it_there_is_no_memory(either, no_buffer, status):
+    code = getattr(cl.status_code, status)
+    kind = cl.LogicError if status.startswith("INVALID") else cl.RuntimeError
+
+    def refused():
+        raise kind("create_buffer", code, "")
+
+    no_buffer.happen = refused
+    no_buffer.at(1)
+    with pytest.raises(OutOfDeviceMemory, match="opencl: out of memory: needs 400 bytes"):
+        ops.ones((100,), device=either)
+    assert ops.ones((100,), device=either).sum().item() == 100
+
+
+def test_what_pending_work_gives_back_is_waited_for(either, no_buffer):
+    no_buffer.times = 1  # the second time there is room
+    x = ops.ones((100,), device=either)
+    no_buffer.at(1)
+    y = x + 1.0
+    assert no_buffer.left < 0
+    assert y.tolist() == [2.0] * 100
 
 
 def test_what_is_too_large_for_one_buffer_is_refused_wherever_it_is_asked_for(either):
