@@ -6,7 +6,10 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from importlib import import_module
+from inspect import signature
 from typing import Any
+
+import numpy as np
 
 from singa_core.arguments import arrays_on, first_device
 from singa_core.checks import check_flag
@@ -73,11 +76,31 @@ class _Weakly:
         return self.method(self.model(), *args, **options)
 
 
-def late(module: str, name: str) -> Callable[..., Any]:
-    """A method that is a function of a module which nobody needs before it is called."""
+LOADER = "a loader of both, such as singa_core.data.ArrayLoader(x, labels, batch_size=32)"
+
+
+def late(module: str, name: str, hint: str | None = None) -> Callable[..., Any]:
+    """A method that is a function of a module which nobody needs before it is called.
+
+    It raises ArgumentError for arguments that the function does not have; `hint` is for those who
+    gave arrays.
+    """
 
     def method(self: Any, *args: Any, **options: Any) -> Any:
-        return getattr(import_module(module), name)(self, *args, **options)
+        function = getattr(import_module(module), name)
+        try:
+            return function(self, *args, **options)
+        except TypeError as error:
+            form = signature(function)
+            try:
+                form.bind(self, *args, **options)
+            except TypeError as misfit:
+                rule = f"{name}({', '.join([*form.parameters][1:])})"
+                arrays = any(isinstance(x, np.ndarray | Tensor) for x in args)
+                told = hint if arrays else None
+                got = str(misfit).removeprefix("got ")
+                raise ArgumentError(name, rule, got, hint=told) from error
+            raise
 
     method.__name__, method.__doc__ = name, f"See `{module}.{name}`."
     return method
@@ -120,8 +143,8 @@ class Model(Layer):
 
     # -- a training in one call, and files; each is documented where it is defined -----------------
 
-    fit = late("singa_core.training", "fit")
-    evaluate = late("singa_core.evaluation", "evaluate")
+    fit = late("singa_core.training", "fit", LOADER)
+    evaluate = late("singa_core.evaluation", "evaluate", LOADER)
     predict = late("singa_core.evaluation", "predict")
     summary = late("singa_core.summary", "summary")
     save = late("singa_core.io.checkpoint", "save")

@@ -425,8 +425,45 @@ def test_a_type_error_of_the_model_s_own_passes(device):
         def forward(self, x):
             return super().forward(x) + None
 
-    with pytest.raises(TypeError, match="unsupported operand"):
-        predict(Odd().compile([Placeholder((8, 4), device=device)], use_graph=False), X)
+    for call in (predict, Odd.predict):
+        with pytest.raises(TypeError, match="unsupported operand"):
+            call(Odd().to(device), X)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda m: m.fit(X, Y, epochs=1),
+            r"^fit: needs fit\(loader, epochs, validation, .*\), got multiple values for argument "
+            r"'epochs'\ntry: a loader of both, such as singa_core.data.ArrayLoader",
+        ),
+        (
+            lambda m: m.fit(X, Y, batch_size=32),
+            r"got an unexpected keyword argument 'batch_size'\ntry: a loader of both",
+        ),
+        (
+            lambda m: m.fit(loader()),
+            r"fit: needs fit\(.*\), got missing a required argument: 'epochs'$",
+        ),
+        (lambda m: m.fit(loader(), 1, verbose=1), "got an unexpected keyword argument 'verbose'$"),
+        (
+            lambda m: m.evaluate(X, Y),
+            r"^evaluate: needs evaluate\(loader, metrics, device\), got too many positional arguments"
+            r"\ntry: a loader of both",
+        ),
+        (
+            lambda m: m.save("x", optimizer=None),
+            r"^save: needs save\(path, state\), got an unexpected keyword argument 'optimizer'$",
+        ),
+    ],
+)
+def test_a_call_with_other_arguments_says_which_there_are(call, text, device):
+    model = model_on(device)
+    before = {name: p.tolist() for name, p in model.get_params().items()}
+    with pytest.raises(ArgumentError, match=text):
+        call(model)
+    assert {name: p.tolist() for name, p in model.get_params().items()} == before
 
 
 def test_arguments_of_nothing(device):
