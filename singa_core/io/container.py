@@ -29,13 +29,15 @@ HEADERS: Final = "the zip's headers and directory"
 
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the same for all: equal contents make equal files
 _SEAL: Final = 64  # hexadecimal digits of a SHA-256
+_LOCAL: Final = b"PK\x03\x04"  # before each member, with a header of
+_HEADER: Final = 30  # bytes, and its name
 _END: Final = b"PK\x05\x06"
 _END_SIZE: Final = 22
 _STALE: Final = 3600.0  # seconds after which a half-written file has nobody who writes on
 
 
 class FileDamaged(SingaError, ValueError):
-    """A file that is not what was written: cut short, altered, or never one of ours.
+    """A file that is not what was written: cut short, or altered.
 
     `member` is the part that is damaged, `problem` what is wrong with it.
     """
@@ -46,6 +48,13 @@ class FileDamaged(SingaError, ValueError):
 
     def text(self) -> str:
         return f"{self.path}: {self.member} is damaged: {self.problem}\ntry: an earlier file"
+
+
+class ForeignFile(FileDamaged):
+    """A file that something else has written."""
+
+    def text(self) -> str:
+        return f"{self.path}: needs a file that singa-core has saved, got {self.problem}"
 
 
 class FormatTooNew(SingaError, ValueError):
@@ -91,7 +100,7 @@ def write(
 
     It is made under a temporary name in the same folder, brought to disk, and renamed; then the
     folder is brought to disk. A reader, or a start after a crash at any moment, finds the old file
-    or the new one.
+    or the new one. A symbolic link stays one: what is written is the file that it leads to.
 
     Args:
         path: where to.
@@ -100,11 +109,12 @@ def write(
 
     Raises: NotSaved if that is not possible.
     """
-    target = Path(check_path("save", path))
+    named = Path(check_path("save", path))
+    target = _behind_links(named)
     if target.is_dir():
-        raise NotSaved(target, "it is a folder")
+        raise NotSaved(named, "it is a folder")
     if target.exists() and not target.is_file():  # a device, a pipe: it would be replaced
-        raise NotSaved(target, "it is no regular file")
+        raise NotSaved(named, "it is no regular file")
     sums = {name: describe(data) for name, data in members.items()}
     head = {"format": FORMAT, "version": library_version(), **manifest, "members": sums}
     contents = {MANIFEST: json.dumps(head, indent=1).encode(), **members}
@@ -116,13 +126,21 @@ def write(
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            raise NotSaved(target, error.strerror or error) from error
+            raise NotSaved(named, error.strerror or error) from error
         raise
     try:
         _sync_folder(target.parent)
     except OSError as error:
-        raise NotSaved(target, f"its folder: {error.strerror or error}", old=False) from error
+        raise NotSaved(named, f"its folder: {error.strerror or error}", old=False) from error
     _sweep(target)
+
+
+def _behind_links(path: Path) -> Path:
+    """The file that is meant. Raises: NotSaved for links that lead in a circle."""
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if target.is_symlink():
+        raise NotSaved(path, "its symbolic links lead to no file")
+    return target
 
 
 def describe(data: bytes) -> dict[str, Any]:
@@ -180,7 +198,8 @@ def _sweep(target: Path) -> None:
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The manifest and the members of a container, every byte of it checked.
 
-    Raises: FileDamaged; FormatTooNew; OSError where there is no file to read.
+    Raises: FileDamaged; ForeignFile, which is one, for a file of something else; FormatTooNew;
+        OSError where there is no file to read.
     """
     with open(check_path("load", path), "rb") as file:
         return _read(path, file)
@@ -189,6 +208,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, bytes]
 def _read(path: object, file: IO[bytes]) -> tuple[dict[str, Any], dict[str, bytes]]:
     from zipfile import ZipFile  # noqa: PLC0415  (not at import: 15 ms)
 
+    _check_kind(path, file)
     with _damage_told(path, HEADERS):
         archive = ZipFile(file)
         names = archive.namelist()
@@ -207,6 +227,21 @@ def _read(path: object, file: IO[bytes]) -> tuple[dict[str, Any], dict[str, byte
         if describe(data) != sums[name]:
             raise FileDamaged(path, name, "its size or SHA-256 is not the manifest's")
     return manifest, members
+
+
+def _check_kind(path: object, file: IO[bytes]) -> None:
+    """Raises: ForeignFile for what neither begins nor ends as ours; one that is damaged does."""
+    head = file.read(_HEADER + len(MANIFEST))
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - _END_SIZE - _SEAL, 0))
+    sealed = size >= _SEAL + _END_SIZE and file.read(len(_END)) == _END
+    file.seek(0)
+    whole = len(head) == _HEADER + len(MANIFEST)
+    ours = head.endswith(MANIFEST.encode()) if whole else _LOCAL.startswith(head[: len(_LOCAL)])
+    if not (ours or sealed) and any(head):  # nothing but zeros is what a crash leaves
+        zipped = head.startswith(_LOCAL)
+        kind = "a zip of something else" if zipped else f"one that begins with {head[:8]!r}"
+        raise ForeignFile(path, HEADERS, kind)
 
 
 class _damage_told:  # noqa: N801  (used as a function)
@@ -259,8 +294,8 @@ def _seal(file: IO[bytes], infos: list[Any]) -> bytes:
     total, place = hashlib.sha256(), 0
     for info in sorted(infos, key=lambda info: int(info.header_offset)):
         file.seek(info.header_offset)
-        header = file.read(30)
-        start = info.header_offset + 30 + _short(header, 26) + _short(header, 28)
+        header = file.read(_HEADER)
+        start = info.header_offset + _HEADER + _short(header, 26) + _short(header, 28)
         total.update(_span(file, place, min(start, end)))
         place = start + info.compress_size
     total.update(_span(file, place, end))

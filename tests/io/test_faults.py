@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import os
+import pickle
 import random
 import struct
 import subprocess
@@ -15,7 +16,9 @@ from collections import Counter
 from pathlib import Path
 from threading import Thread
 
+import numpy as np
 import pytest
+import safetensors.numpy
 
 from house import counts
 from nets import Net, batch, made
@@ -23,7 +26,7 @@ from singa_core import opt
 from singa_core.errors import SingaError
 from singa_core.io import container
 from singa_core.io.checkpoint import load, save
-from singa_core.io.container import FileDamaged, FormatTooNew, NotSaved
+from singa_core.io.container import FileDamaged, ForeignFile, FormatTooNew, NotSaved
 
 DATA = "state.safetensors"
 TESTS = Path(__file__).resolve().parent.parent
@@ -167,9 +170,41 @@ def test_a_manifest_that_does_not_agree(whole, change, member, problem):
     assert error.problem.startswith(problem)
 
 
-@pytest.mark.parametrize("data", [b"", b"x", b"PK", bytes(5000), b"hello" * 500, packed({})])
-def test_what_was_never_a_checkpoint(data):
+@pytest.mark.parametrize("data", [b"", b"PK", bytes(5000), packed({})])
+def test_what_may_have_been_a_checkpoint(data):
     told(data)
+
+
+def foreign(kind):
+    """A file that somebody else has written, and what is said of it."""
+    file = io.BytesIO()
+    if kind == "npz":
+        np.savez(file, weight=np.ones(3))
+        return file.getvalue(), "a zip of something else"
+    if kind == "torch":
+        pytest.importorskip("torch", reason="an oracle").save({"weight": 1}, file)
+        return file.getvalue(), "a zip of something else"
+    data = {
+        "letter": b"x", "text": b"hello" * 500, "pickle": pickle.dumps({"weight": [1.0] * 50}),
+        "safetensors": safetensors.numpy.save({"weight": np.ones(3)}), "hdf5": b"\x89HDF\r\n\x1a\n" * 9,
+    }[kind]  # fmt: skip
+    return data, f"one that begins with {data[:8]!r}"
+
+
+@pytest.mark.parametrize(
+    "kind", ["letter", "text", "pickle", "safetensors", "hdf5", "npz", "torch"]
+)
+def test_a_file_of_something_else_is_not_called_damaged(kind, path):
+    data, got = foreign(kind)
+    path.write_bytes(data)
+    model = trained(1)
+    before = bits(model)
+    with pytest.raises(ForeignFile) as caught:
+        load(model, path)
+    assert isinstance(caught.value, FileDamaged)
+    assert str(caught.value) == f"{path}: needs a file that singa-core has saved, got {got}"
+    assert bits(model) == before
+    assert path.read_bytes() == data
 
 
 def test_other_zips_are_no_checkpoints(whole):
@@ -319,6 +354,45 @@ def test_a_folder_that_cannot_be_synced_is_told_apart(path, monkeypatch):
     other = Net(opt.Adam(0.01))
     load(other, path, strict=True)
     assert bits(other) == bits(model)
+
+
+@pytest.fixture
+def links(tmp_path):
+    """A folder in which symbolic links can be made."""
+    try:
+        (tmp_path / "probe").symlink_to("nowhere")
+    except (OSError, NotImplementedError) as error:
+        pytest.skip(f"no symbolic links here: {error}")
+    (tmp_path / "probe").unlink()
+    return tmp_path
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_a_link_leads_to_is_written_and_the_link_stays(links, there):
+    (links / "runs").mkdir()
+    if there:
+        save(trained(1), links / "runs" / "best")
+    (links / "latest").symlink_to(os.path.join("runs", "best"))
+    (links / "again").symlink_to("latest")
+    model, other = trained(3), Net(opt.Adam(0.01))
+    save(model, links / "again")
+    assert (links / "again").is_symlink()
+    assert (links / "latest").is_symlink()
+    assert not (links / "runs" / "best").is_symlink()
+    load(other, links / "runs" / "best", strict=True)
+    assert bits(other) == bits(model)
+    assert sorted(p.name for p in links.rglob("*")) == ["again", "best", "latest", "runs"]
+
+
+def test_links_that_lead_nowhere_are_told_by_the_name_that_was_given(links):
+    (links / "a").symlink_to("b")
+    (links / "b").symlink_to("a")
+    with pytest.raises(NotSaved, match="a: not saved: its symbolic links lead to no file"):
+        save(trained(1), links / "a")
+    (links / "c").symlink_to(os.path.join("gone", "file"))
+    with pytest.raises(NotSaved, match="c: not saved: No such file"):
+        save(trained(1), links / "c")
+    assert sorted(p.name for p in links.iterdir()) == ["a", "b", "c"]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no special files on this system")
