@@ -1,5 +1,8 @@
 """The C language without a device: geometry, arguments, and what a launch can take."""
 
+import importlib.util
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,3 +98,35 @@ def test_strides_are_arguments_and_no_text():
         (call,) = prepared(Paper(), "exp", x, out=Spec(shape, "float32"))
         sources.add(call.source)
     assert len(sources) == 1
+
+
+@pytest.fixture(scope="module")
+def check():
+    """`scripts/gpu_check.py` as a module."""
+    path = Path(__file__).resolve().parents[2] / "scripts" / "gpu_check.py"
+    spec = importlib.util.spec_from_file_location("gpu_check", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("family", ["cpu", "gpu"])
+def test_devices_without_float64_can_compile_what_has_none(check, family, monkeypatch):
+    monkeypatch.setattr(check.Paper, "family", family)
+    sources = {
+        call.source
+        for *_, found in check.kernel_calls(None)
+        for call in (found[0] if isinstance(found, tuple) else found)
+    }
+    assert len(sources) > 500
+    for source in sources:
+        assert ("double" in source.text()) <= ("f64" in source.codes), source.name
+
+
+def test_nvidias_compiler_takes_every_kernel(check):
+    try:
+        told = check.compiles(dry=True)
+    except check.Skipped as reason:
+        pytest.skip(str(reason))
+    assert told["wrong"] == []
+    assert told["kernels"] > 300
