@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+
 from singa_core import ops
 from singa_core.checks import check_integer
-from singa_core.errors import ShapeError
-from singa_core.initializer import InitializerLike
+from singa_core.errors import ArgumentError, ShapeError
+from singa_core.initializer import HostRandom, Initializer, InitializerLike, as_initializer
+from singa_core.initializer.named import FromArray
+from singa_core.initializer.rules import Host
 from singa_core.layer import Layer
 from singa_core.parameter import Parameter
+from singa_core.spec import Shape
 from singa_core.tensor import Tensor
 
 
@@ -20,23 +27,53 @@ class Embedding(Layer):
         num_embeddings: rows, >= 1; ids lie in [0, num_embeddings).
         features: size of a row, >= 1.
         weight_init: initialiser, by name, callable or array.
+        padding_idx: the id of a row that is not trained, negative from the end; it begins as zeros,
+            unless `weight_init` is an array.
 
     Raises: OutOfRange for an id outside the table; DTypeError for ids that are not integers.
     """
 
     def __init__(
-        self, num_embeddings: int, features: int, *, weight_init: InitializerLike = "normal"
+        self,
+        num_embeddings: int,
+        features: int,
+        *,
+        weight_init: InitializerLike = "normal",
+        padding_idx: int | None = None,
     ) -> None:
         rows = check_integer("Embedding", "num_embeddings", num_embeddings, 1)
         columns = check_integer("Embedding", "features", features, 1)
-        self.weight = Parameter((rows, columns), weight_init)
+        self.padding_idx = padding_idx
+        init = as_initializer(weight_init)
+        if padding_idx is not None:
+            self.padding_idx = check_integer("Embedding", "padding_idx", padding_idx)
+            if not -rows <= self.padding_idx < rows:
+                rule = f"{-rows} <= padding_idx < num_embeddings ({rows})"
+                raise ArgumentError("Embedding", rule, padding_idx)
+            if not isinstance(init, FromArray):
+                init = _WithoutRow(init, self.padding_idx)
+        self.weight = Parameter((rows, columns), init)
 
     def forward(self, ids: Tensor) -> Tensor:
-        y: Tensor = ops.embedding(ids, self.weight)
+        y: Tensor = ops.embedding(ids, self.weight, padding_idx=self.padding_idx)
         return y
 
     def describe(self) -> str:
-        return "{}, {}".format(*self.weight.shape)
+        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return "{}, {}".format(*self.weight.shape) + padding
+
+
+@dataclass(frozen=True)
+class _WithoutRow(Initializer):
+    """Another initialiser's numbers, but zeros in one row."""
+
+    init: Initializer
+    row: int
+
+    def __call__(self, shape: Shape, random: HostRandom) -> Host:
+        host = np.array(self.init(shape, random))
+        host[self.row] = 0.0
+        return host
 
 
 class PositionEmbedding(Layer):

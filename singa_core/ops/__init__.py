@@ -27,6 +27,7 @@ from singa_core.ops.linalg import *  # noqa: F403
 from singa_core.ops.linear import *  # noqa: F403
 from singa_core.ops.loss import *  # noqa: F403
 from singa_core.ops.loss_binary import *  # noqa: F403
+from singa_core.ops.loss_classes import *  # noqa: F403
 from singa_core.ops.loss_composed import *  # noqa: F403
 from singa_core.ops.normalization import *  # noqa: F403
 from singa_core.ops.normalization_batch import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""How wrong a prediction is, as one number: averages of what `loss` and `loss_binary` give.
+"""How wrong predicted values are, as one number: an average over elements.
 
 What all of these share:
 
@@ -13,21 +13,15 @@ from __future__ import annotations
 from typing import Literal
 
 from singa_core.checks import check_number
-from singa_core.errors import DTypeError, ShapeError
+from singa_core.errors import ShapeError
 from singa_core.ops.base import takes_tensors
 from singa_core.ops.elementwise_pairs import minimum, where
-from singa_core.ops.loss import (
-    negative_log_likelihood,
-    soft_cross_entropy,
-    softmax_cross_entropy,
-)
 from singa_core.ops.loss_binary import log_loss, logistic_loss
-from singa_core.spec import check_axis
 from singa_core.tensor import Tensor
 
 __all__ = [
-    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "huber_loss",
-    "kl_div", "l1_loss", "mse_loss", "nll_loss", "smooth_l1_loss",
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "huber_loss", "kl_div", "l1_loss",
+    "mse_loss", "smooth_l1_loss",
 ]  # fmt: skip
 
 Reduction = Literal["mean", "sum", "none"]
@@ -50,92 +44,6 @@ def same_shape(where: str, x: Tensor, target: Tensor) -> None:
     if x.shape != target.shape:
         got = f"{x.shape} and {target.shape}"
         raise ShapeError(where, "x.shape == target.shape", got, x=x, target=target)
-
-
-def last(x: Tensor, axis: int) -> Tensor:
-    """The tensor with `axis` as its last one."""
-    if axis == x.ndim - 1:
-        return x
-    return x.permute([i for i in range(x.ndim) if i != axis] + [axis])
-
-
-@takes_tensors
-def cross_entropy(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    axis: int = -1,
-    reduction: Reduction = "mean",
-    label_smoothing: float = 0.0,
-) -> Tensor:
-    """Cross-entropy of softmax(logits) and the target: labels, or shares (one-hot, probabilities).
-
-    Shapes: logits with c classes along `axis`; labels without that axis, or shares of logits' shape
-        -> scalar, or the labels' shape with reduction "none".
-    Dtype: floats; labels of an integer dtype.
-
-    Args:
-        logits: scores of the classes.
-        target: labels, 0 <= label < c, or shares.
-        axis: where the classes are.
-        reduction: see the module's text.
-        label_smoothing: the part of each target that is spread evenly over the classes, 0 to 1.
-
-    Raises: OutOfRange for another label; ShapeError; DTypeError; see also the module's text.
-    Source: C. M. Bishop, Pattern Recognition and Machine Learning (2006), eq. 4.108; smoothing:
-        arXiv:1512.00567, section 7.
-
-    >>> from singa_core import tensor
-    >>> round(float(cross_entropy(tensor([[0.0, 0.0]]), tensor([1]))), 6)
-    0.693147
-    """
-    name = "cross_entropy"
-    check_number(name, "label_smoothing", label_smoothing, 0.0, 1.0)
-    axis = check_axis(name, axis, logits.ndim, logits=logits)
-    losses, log_probs = class_losses(name, logits, target, axis)
-    if label_smoothing:
-        even = log_probs.sum(axis=-1) * (label_smoothing / logits.shape[axis])
-        losses = losses * (1.0 - label_smoothing) - even
-    return reduce(name, losses, reduction)
-
-
-def class_losses(where: str, logits: Tensor, target: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """Losses and log-probabilities, for labels or shares. Raises: ShapeError; DTypeError."""
-    without = logits.shape[:axis] + logits.shape[axis + 1 :]
-    if target.shape == logits.shape:
-        soft: tuple[Tensor, Tensor] = soft_cross_entropy(last(logits, axis), last(target, axis))
-        return soft
-    if target.shape != without:
-        rule = f"target.shape {without} (labels) or {logits.shape} (shares)"
-        raise ShapeError(where, rule, target.shape, logits=logits, target=target)
-    if not target.dtype.is_integer:
-        raise DTypeError(
-            where, "labels of an integer dtype", target.dtype, hint="target.astype('int64')",
-            logits=logits, target=target,
-        )  # fmt: skip
-    made: tuple[Tensor, Tensor] = softmax_cross_entropy(last(logits, axis), target)
-    return made
-
-
-@takes_tensors
-def nll_loss(
-    log_probs: Tensor, target: Tensor, *, axis: int = -1, reduction: Reduction = "mean"
-) -> Tensor:
-    """Negative log-likelihood of labels, from log-probabilities.
-
-    Shapes: log_probs with c classes along `axis`, target without that axis -> scalar, or target's
-        shape with reduction "none".
-    Dtype: floats; integers.
-    Raises: OutOfRange unless 0 <= label < c; ShapeError; DTypeError; see also the module's text.
-    Source: C. M. Bishop, Pattern Recognition and Machine Learning (2006), eq. 4.108.
-
-    >>> from singa_core import tensor
-    >>> float(nll_loss(tensor([[-1.0, -2.0]]), tensor([1])))
-    2.0
-    """
-    axis = check_axis("nll_loss", axis, log_probs.ndim, log_probs=log_probs)
-    losses = negative_log_likelihood(last(log_probs, axis), target)
-    return reduce("nll_loss", losses, reduction)
 
 
 @takes_tensors

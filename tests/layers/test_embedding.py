@@ -31,6 +31,59 @@ def test_rows_that_are_not_asked_for_stay(array):
     assert layer.weight.tolist() == [[1.0, 2.0], [2.0, 3.0], [5.0, 6.0]]
 
 
+@pytest.mark.parametrize("padding", [0, -1])
+def test_a_row_for_padding_is_zeros_and_is_not_trained(device, padding):
+    """As PyTorch's: the same numbers as without it, but for the row; several steps, with a graph too."""
+    torch = pytest.importorskip("torch", reason="torch is the oracle of this test")
+    ids = np.array([[0, 3, 2, 3], [3, 0, 1, 0]])
+    tables = []
+    for index in (padding, None):
+        manual_seed(3)
+        layer = Embedding(4, 2, padding_idx=index)
+        layer(tensor(ids, device=device))
+        tables.append(layer.weight.numpy().copy())
+        if index is not None:
+            padded = layer
+    wanted = tables[1].copy()
+    wanted[padding] = 0.0
+    np.testing.assert_array_equal(tables[0], wanted)
+
+    peer = torch.nn.Embedding(4, 2, padding_idx=padding, _weight=torch.tensor(wanted))
+    theirs = torch.optim.SGD(peer.parameters(), lr=0.5, momentum=0.9, weight_decay=0.0)
+    ours = opt.SGD(0.5, momentum=0.9)
+
+    @graph
+    def step(x):
+        loss = ((padded(x) + 1.0) ** 2).sum()
+        ours(loss)
+        return loss
+
+    for _ in range(3):
+        loss = step(tensor(ids, device=device))
+        theirs.zero_grad()
+        right = ((peer(torch.tensor(ids)) + 1.0) ** 2).sum()
+        right.backward()
+        theirs.step()
+        assert loss.item() == pytest.approx(right.item(), rel=1e-5)
+    np.testing.assert_allclose(padded.weight.numpy(), peer.weight.detach().numpy(), rtol=1e-5)
+    assert padded.weight[padding].tolist() == [0.0, 0.0]
+
+
+def test_the_row_of_padding_is_read_as_it_is(array):
+    """An array that is given is kept, as PyTorch's `from_pretrained` does."""
+    layer = Embedding(3, 2, weight_init=TABLE, padding_idx=1)
+    ids = array(np.array([1, 2, 1], np.uint8))
+    assert both(layer, ids).tolist() == [TABLE[1], TABLE[2], TABLE[1]]
+    assert gradients(layer(ids).sum(), layer.weight).tolist() == [[0, 0], [0, 0], [1, 1]]
+    assert repr(layer) == "Embedding(3, 2, padding_idx=1)"
+
+
+@pytest.mark.parametrize("bad", [3, -4, 1.5, True])
+def test_a_row_of_padding_that_is_not_there_is_refused(bad):
+    with pytest.raises(ArgumentError, match="Embedding: needs .*padding_idx"):
+        Embedding(3, 2, padding_idx=bad)
+
+
 @pytest.mark.parametrize("bad", [[0, 3], [-1, 0]])
 def test_an_id_outside_the_table_is_named_and_changes_nothing(device, array, bad):
     net = Sequential(Embedding(3, 2, weight_init=TABLE), Linear(1))

@@ -65,6 +65,101 @@ def test_cross_entropy_against_torch(device, shape, labels, reduction, smoothing
     check_against_torch(ours, peer, device, random(*shape), labels_of(labels, shape[-1]))
 
 
+COUNTS = [  # weights of five classes, an ignored label
+    ((0.5, 2.0, 0.0, 1.0, 3.0), None), (None, 2), (None, -100), ((0.5, 2.0, 0.0, 1.0, 3.0), -1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize(("weight", "ignored"), COUNTS)
+def test_classes_that_count_differently_against_torch(
+    device, weight, ignored, reduction, smoothing
+):
+    torch = pytest.importorskip("torch", reason="torch is the oracle of this test")
+    labels = labels_of((3, 4), 5)
+    labels[::2, 1:3] = 0 if ignored is None else ignored
+    options = {"reduction": reduction, "label_smoothing": smoothing}
+    told = {} if ignored is None else {"ignore_index": ignored}
+    ours = partial(ops.cross_entropy, weight=weight, axis=1, **told, **options)
+
+    def peer(logits, target):
+        given = None if weight is None else torch.tensor(weight)
+        return torch.nn.functional.cross_entropy(logits, target, given, **told, **options)
+
+    check_against_torch(ours, peer, device, random(3, 5, 4), labels)
+    if smoothing:
+        return
+    ours = partial(ops.nll_loss, weight=weight, axis=1, reduction=reduction, **told)
+
+    def likelihood(log_probs, target):
+        given = None if weight is None else torch.tensor(weight)
+        return torch.nn.functional.nll_loss(log_probs, target, given, reduction=reduction, **told)
+
+    check_against_torch(ours, likelihood, device, random(3, 5, 4), labels)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_weighted_shares_against_torch(device, reduction, smoothing):
+    torch = pytest.importorskip("torch", reason="torch is the oracle of this test")
+    weight, options = (0.5, 2.0, 0.0), {"reduction": reduction, "label_smoothing": smoothing}
+    peer = partial(torch.nn.functional.cross_entropy, weight=torch.tensor(weight), **options)
+    hosts = random(4, 3), np.abs(random(4, 3))
+    check_against_torch(partial(ops.cross_entropy, weight=weight, **options), peer, device, *hosts)
+
+
+def test_an_ignored_sample_leaves_no_trace(array):
+    """Neither an infinite loss, nor a label that no class has, nor anything in the gradient."""
+    logits = array([[0.0, math.log(3.0)], [-math.inf, 0.0]], requires_grad=True)
+    loss = both(partial(ops.cross_entropy, ignore_index=0), logits, array([1, 0]))
+    assert float(loss) == pytest.approx(math.log(4 / 3), rel=1e-6)
+    ops.cross_entropy(logits, array([1, 0]), ignore_index=0).backward()
+    np.testing.assert_allclose(logits.grad.numpy(), [[0.25, -0.25], [0.0, 0.0]], rtol=1e-6)
+    small = array(np.array([1, 255], np.uint8))
+    assert float(ops.cross_entropy(logits, small, ignore_index=255)) == float(loss)
+    assert float(ops.cross_entropy(logits[:1], small[:1], ignore_index=-100)) == float(
+        loss
+    )  # no uint8
+    nothing = ops.cross_entropy(logits, array([7, 7]), ignore_index=7)
+    assert math.isnan(float(nothing))
+    assert ops.cross_entropy(logits, array([7, 7]), ignore_index=7, reduction="none").tolist() == [
+        0,
+        0,
+    ]
+
+
+def test_a_mean_of_many_in_float16_does_not_overflow(array):
+    n = 70_000  # more than the largest float16
+    logits, labels = array(np.zeros((n, 2), np.float16)), array(np.arange(n) % 2)
+    for options in ({"weight": [1, 1]}, {"ignore_index": 5}):
+        loss = ops.cross_entropy(logits, labels, **options)
+        assert loss.dtype.name == "float16"
+        assert float(loss) == pytest.approx(math.log(2.0), rel=1e-3)
+
+
+def test_what_classes_count_is_checked(array):
+    logits, labels = array([[0.0, 1.0], [2.0, 3.0]]), array([0, 1])
+    for function in (ops.cross_entropy, ops.nll_loss):
+        name = function.__name__
+        with pytest.raises(
+            ShapeError, match=rf"{name}: needs weight.shape \(2,\), one for each class"
+        ):
+            function(logits, labels, weight=[1.0, 2.0, 3.0])
+        with pytest.raises(DTypeError, match=f"{name}: needs a number dtype"):
+            function(logits, labels, weight=[True, False])
+        with pytest.raises(ArgumentError, match=f"{name}: needs .*ignore_index"):
+            function(logits, labels, ignore_index=1.5)
+        with pytest.raises(OutOfRange, match=r"needs .* < \d, got"):
+            function(logits, array([0, 2]), ignore_index=-1, weight=[1.0, 2.0]).tolist()
+    with pytest.raises(ArgumentError, match="needs labels for an ignore_index, got shares"):
+        ops.cross_entropy(logits, logits, ignore_index=1)
+    with pytest.raises(ShapeError, match="at least one sample for a mean"):
+        ops.cross_entropy(
+            array(np.zeros((0, 2), np.float32)), array(np.zeros(0, int)), weight=[1, 2]
+        )
+
+
 def test_the_classes_may_lie_along_any_axis(device):
     torch = pytest.importorskip("torch", reason="torch is the oracle of this test")
     hosts = random(2, 5, 3), labels_of((2, 3), 5)

@@ -1,0 +1,194 @@
+"""How wrong the scores of classes are, as one number: averages of what `loss` gives.
+
+What both of these share, beside what `loss_composed` says:
+
+    weight: how much each class counts, (c,). The mean is then that of the samples, each with the
+        weight of its label: it is divided by the sum of these. Shares are averaged evenly.
+    ignore_index: a label, of any value, whose samples count for nothing. If all of them are of
+        this kind, the mean is NaN.
+
+    Raises: OutOfRange for a label outside 0 <= label < c that is not the ignored one; ShapeError
+        for a weight of another shape; ArgumentError for an ignored label where there are none.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from singa_core.checks import check_number
+from singa_core.errors import ArgumentError, DTypeError, ShapeError
+from singa_core.indexing import signed
+from singa_core.ops.base import check_kind, takes_tensors, wide
+from singa_core.ops.elementwise_pairs import where
+from singa_core.ops.embedding import not_negative, out_of_range
+from singa_core.ops.indexing import gather
+from singa_core.ops.loss import (
+    negative_log_likelihood,
+    soft_cross_entropy,
+    softmax_cross_entropy,
+)
+from singa_core.ops.loss_composed import Reduction, reduce
+from singa_core.spec import check_axis
+from singa_core.tensor import Tensor
+
+__all__ = ["cross_entropy", "nll_loss"]
+
+
+@takes_tensors
+def cross_entropy(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    axis: int = -1,
+    reduction: Reduction = "mean",
+    label_smoothing: float = 0.0,
+    weight: Tensor | None = None,
+    ignore_index: int | None = None,
+) -> Tensor:
+    """Cross-entropy of softmax(logits) and the target: labels, or shares (one-hot, probabilities).
+
+    Shapes: logits with c classes along `axis`; labels without that axis, or shares of logits' shape
+        -> scalar, or the labels' shape with reduction "none".
+    Dtype: floats; labels of an integer dtype.
+
+    Args:
+        logits: scores of the classes.
+        target: labels, 0 <= label < c, or shares.
+        axis: where the classes are.
+        reduction: see `loss_composed`.
+        label_smoothing: the part of each target that is spread evenly over the classes, 0 to 1.
+        weight: see the module's text.
+        ignore_index: see the module's text; for labels only.
+
+    Raises: ShapeError; DTypeError; see also the module's text.
+    Source: C. M. Bishop, Pattern Recognition and Machine Learning (2006), eq. 4.108; smoothing:
+        arXiv:1512.00567, section 7.
+
+    >>> from singa_core import tensor
+    >>> round(float(cross_entropy(tensor([[0.0, 0.0]]), tensor([1]))), 6)
+    0.693147
+    """
+    name = "cross_entropy"
+    check_number(name, "label_smoothing", label_smoothing, 0.0, 1.0)
+    axis = check_axis(name, axis, logits.ndim, logits=logits)
+    weight = weights(name, weight, logits, axis)
+    scores = last(logits, axis)
+    if target.shape == logits.shape:
+        if ignore_index is not None:
+            hint = "shares of 0"
+            raise ArgumentError(name, "labels for an ignore_index", "shares", hint=hint)
+        aims, count = last(target, axis), None
+        losses, log_probs = soft_cross_entropy(scores, aims if weight is None else aims * weight)
+    else:
+        check_labels(name, logits, target, axis)
+        count = counted(name, target, weight, ignore_index, scores)
+        losses, log_probs = softmax_cross_entropy(scores, count.labels)
+        losses = losses if count.share is None else losses * count.share
+    if label_smoothing:
+        every = log_probs if weight is None else log_probs * weight
+        even = every.sum(axis=-1) * (label_smoothing / logits.shape[axis])
+        losses = losses * (1.0 - label_smoothing) - even
+    return (
+        reduce(name, losses, reduction) if count is None else over(name, losses, count, reduction)
+    )
+
+
+@takes_tensors
+def nll_loss(
+    log_probs: Tensor,
+    target: Tensor,
+    *,
+    axis: int = -1,
+    reduction: Reduction = "mean",
+    weight: Tensor | None = None,
+    ignore_index: int | None = None,
+) -> Tensor:
+    """Negative log-likelihood of labels, from log-probabilities.
+
+    Shapes: log_probs with c classes along `axis`, target without that axis -> scalar, or target's
+        shape with reduction "none".
+    Dtype: floats; integers.
+    Raises: OutOfRange unless 0 <= label < c; ShapeError; DTypeError; see also the module's text.
+    Source: C. M. Bishop, Pattern Recognition and Machine Learning (2006), eq. 4.108.
+
+    >>> from singa_core import tensor
+    >>> float(nll_loss(tensor([[-1.0, -2.0]]), tensor([1])))
+    2.0
+    """
+    name = "nll_loss"
+    axis = check_axis(name, axis, log_probs.ndim, log_probs=log_probs)
+    weight = weights(name, weight, log_probs, axis)
+    scores = last(log_probs, axis)
+    count = counted(name, target, weight, ignore_index, scores)
+    losses = negative_log_likelihood(scores, count.labels)
+    return over(name, losses if count.share is None else losses * count.share, count, reduction)
+
+
+def last(x: Tensor, axis: int) -> Tensor:
+    """The tensor with `axis` as its last one."""
+    if axis == x.ndim - 1:
+        return x
+    return x.permute([i for i in range(x.ndim) if i != axis] + [axis])
+
+
+def check_labels(where: str, logits: Tensor, target: Tensor, axis: int) -> None:
+    """Raises: ShapeError; DTypeError."""
+    without = logits.shape[:axis] + logits.shape[axis + 1 :]
+    if target.shape != without:
+        rule = f"target.shape {without} (labels) or {logits.shape} (shares)"
+        raise ShapeError(where, rule, target.shape, logits=logits, target=target)
+    if not target.dtype.is_integer:
+        raise DTypeError(
+            where, "labels of an integer dtype", target.dtype, hint="target.astype('int64')",
+            logits=logits, target=target,
+        )  # fmt: skip
+
+
+def weights(where: str, weight: Tensor | None, scores: Tensor, axis: int) -> Tensor | None:
+    """Weights of the classes, in the scores' type. Raises: ShapeError; DTypeError."""
+    if weight is None:
+        return None
+    check_kind(where, "number", weight=weight)
+    if weight.shape != (scores.shape[axis],):
+        rule = f"weight.shape ({scores.shape[axis]},), one for each class"
+        raise ShapeError(where, rule, weight.shape, weight=weight)
+    return weight.astype(scores.dtype)
+
+
+class Count(NamedTuple):
+    """How much samples count.
+
+    Attributes:
+        labels: 0 in place of the ignored ones.
+        kept: True where a sample is not ignored; None: everywhere.
+        share: what it counts, 1 where that is None.
+    """
+
+    labels: Tensor
+    kept: Tensor | None
+    share: Tensor | None
+
+
+def counted(
+    where_: str, target: Tensor, weight: Tensor | None, ignore: int | None, scores: Tensor
+) -> Count:
+    """What the labels (...) of scores (..., c) count."""
+    labels, kept, share, c = target, None, None, scores.shape[-1]
+    if ignore is not None and target.dtype.is_integer:
+        kept = signed(target) != ignore
+        labels = where(kept, signed(target), 0)
+    if weight is not None and target.dtype.is_integer:
+        with out_of_range(where_, "label", c):
+            share = gather(weight, not_negative(labels, c), axis=0)
+    return Count(labels, kept, share)
+
+
+def over(name: str, losses: Tensor, count: Count, reduction: Reduction) -> Tensor:
+    """The losses of samples that count differently, reduced."""
+    kept, share = count.kept, count.share
+    if kept is not None:
+        losses = where(kept, losses, 0.0)  # also what is infinite
+        share = kept.astype(losses.dtype) if share is None else where(kept, share, 0.0)
+    if share is None or reduction != "mean" or not losses.size:
+        return reduce(name, losses, reduction)
+    return (wide(losses).sum() / wide(share).sum()).astype(losses.dtype)
