@@ -129,7 +129,7 @@ def strides(op, device):
         for at, host in enumerate(hosts):
             for _, x in layouts(host, device):
                 with told(case):
-                    compare_layout(case, device, hosts, at, x)
+                    compare_layout(case, device, hosts, {at: x})
 
 
 @pytest.mark.parametrize(

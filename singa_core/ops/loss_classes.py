@@ -72,25 +72,19 @@ def cross_entropy(
     check_number(name, "label_smoothing", label_smoothing, 0.0, 1.0)
     axis = check_axis(name, axis, logits.ndim, logits=logits)
     weight = weights(name, weight, logits, axis)
-    scores = last(logits, axis)
+    scores, count = last(logits, axis), Count()
     if target.shape == logits.shape:
-        if ignore_index is not None:
-            hint = "shares of 0"
-            raise ArgumentError(name, "labels for an ignore_index", "shares", hint=hint)
-        aims, count = last(target, axis), None
-        losses, log_probs = soft_cross_entropy(scores, aims if weight is None else aims * weight)
+        check_no_label(name, ignore_index)
+        losses, log_probs = soft_cross_entropy(scores, times(last(target, axis), weight))
     else:
         check_labels(name, logits, target, axis)
-        count = counted(name, target, weight, ignore_index, scores)
-        losses, log_probs = softmax_cross_entropy(scores, count.labels)
-        losses = losses if count.share is None else losses * count.share
+        labels, count = counted(name, target, weight, ignore_index, scores)
+        losses, log_probs = softmax_cross_entropy(scores, labels)
+        losses = times(losses, count.share)
     if label_smoothing:
-        every = log_probs if weight is None else log_probs * weight
-        even = every.sum(axis=-1) * (label_smoothing / logits.shape[axis])
+        even = times(log_probs, weight).sum(axis=-1) * (label_smoothing / logits.shape[axis])
         losses = losses * (1.0 - label_smoothing) - even
-    return (
-        reduce(name, losses, reduction) if count is None else over(name, losses, count, reduction)
-    )
+    return count.reduce(name, losses, reduction)
 
 
 @takes_tensors
@@ -119,9 +113,14 @@ def nll_loss(
     axis = check_axis(name, axis, log_probs.ndim, log_probs=log_probs)
     weight = weights(name, weight, log_probs, axis)
     scores = last(log_probs, axis)
-    count = counted(name, target, weight, ignore_index, scores)
-    losses = negative_log_likelihood(scores, count.labels)
-    return over(name, losses if count.share is None else losses * count.share, count, reduction)
+    labels, count = counted(name, target, weight, ignore_index, scores)
+    losses = times(negative_log_likelihood(scores, labels), count.share)
+    return count.reduce(name, losses, reduction)
+
+
+def times(x: Tensor, factor: Tensor | None) -> Tensor:
+    """The product; x if there is no factor."""
+    return x if factor is None else x * factor
 
 
 def last(x: Tensor, axis: int) -> Tensor:
@@ -155,40 +154,46 @@ def weights(where: str, weight: Tensor | None, scores: Tensor, axis: int) -> Ten
     return weight.astype(scores.dtype)
 
 
+def check_no_label(where: str, ignore_index: int | None) -> None:
+    """Raises: ArgumentError for an ignored label where the target is shares."""
+    if ignore_index is not None:
+        rule = "labels for an ignore_index"
+        raise ArgumentError(where, rule, "shares", hint="shares of 0 in its place")
+
+
 class Count(NamedTuple):
     """How much samples count.
 
     Attributes:
-        labels: 0 in place of the ignored ones.
         kept: True where a sample is not ignored; None: everywhere.
         share: what it counts, 1 where that is None.
     """
 
-    labels: Tensor
-    kept: Tensor | None
-    share: Tensor | None
+    kept: Tensor | None = None
+    share: Tensor | None = None
+
+    def reduce(self, name: str, losses: Tensor, reduction: Reduction) -> Tensor:
+        """Losses that have their shares, reduced."""
+        kept, share = self
+        if kept is not None:
+            losses = where(kept, losses, 0.0)  # also what is infinite
+            share = kept.astype(losses.dtype) if share is None else where(kept, share, 0.0)
+        if share is None or reduction != "mean" or not losses.size:
+            return reduce(name, losses, reduction)
+        return (wide(losses).sum() / wide(share).sum()).astype(losses.dtype)
 
 
 def counted(
-    where_: str, target: Tensor, weight: Tensor | None, ignore: int | None, scores: Tensor
-) -> Count:
-    """What the labels (...) of scores (..., c) count."""
+    name: str, target: Tensor, weight: Tensor | None, ignore: int | None, scores: Tensor
+) -> tuple[Tensor, Count]:
+    """Labels (...) with 0 in place of the ignored ones, and what they count; scores (..., c)."""
+    if not target.dtype.is_integer:
+        return target, Count()  # which will be refused
     labels, kept, share, c = target, None, None, scores.shape[-1]
-    if ignore is not None and target.dtype.is_integer:
+    if ignore is not None:
         kept = signed(target) != ignore
         labels = where(kept, signed(target), 0)
-    if weight is not None and target.dtype.is_integer:
-        with out_of_range(where_, "label", c):
+    if weight is not None:
+        with out_of_range(name, "label", c):
             share = gather(weight, not_negative(labels, c), axis=0)
-    return Count(labels, kept, share)
-
-
-def over(name: str, losses: Tensor, count: Count, reduction: Reduction) -> Tensor:
-    """The losses of samples that count differently, reduced."""
-    kept, share = count.kept, count.share
-    if kept is not None:
-        losses = where(kept, losses, 0.0)  # also what is infinite
-        share = kept.astype(losses.dtype) if share is None else where(kept, share, 0.0)
-    if share is None or reduction != "mean" or not losses.size:
-        return reduce(name, losses, reduction)
-    return (wide(losses).sum() / wide(share).sum()).astype(losses.dtype)
+    return labels, Count(kept, share)
