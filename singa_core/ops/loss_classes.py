@@ -1,6 +1,6 @@
 """How wrong the scores of classes are, as one number: averages of what `loss` gives.
 
-What both of these share, beside what `loss_composed` says:
+What both of these share, beside what `loss_composed` says of a reduction:
 
     weight: how much each class counts, (c,). The mean is then that of the samples, each with the
         weight of its label: it is divided by the sum of these. Shares are averaged evenly.
@@ -53,12 +53,12 @@ def cross_entropy(
 
     Args:
         logits: scores of the classes.
-        target: labels, 0 <= label < c, or shares.
+        target: labels, 0 <= label < c, or shares, which know no ignore_index.
         axis: where the classes are.
-        reduction: see `loss_composed`.
         label_smoothing: the part of each target that is spread evenly over the classes, 0 to 1.
+        reduction: see the module's text.
         weight: see the module's text.
-        ignore_index: see the module's text; for labels only.
+        ignore_index: see the module's text.
 
     Raises: ShapeError; DTypeError; see also the module's text.
     Source: C. M. Bishop, Pattern Recognition and Machine Learning (2006), eq. 4.108; smoothing:
@@ -82,8 +82,7 @@ def cross_entropy(
         losses, log_probs = softmax_cross_entropy(scores, labels)
         losses = times(losses, count.share)
     if label_smoothing:
-        even = times(log_probs, weight).sum(axis=-1) * (label_smoothing / logits.shape[axis])
-        losses = losses * (1.0 - label_smoothing) - even
+        losses = smoothed(losses, times(log_probs, weight), label_smoothing)
     return count.reduce(name, losses, reduction)
 
 
@@ -116,6 +115,11 @@ def nll_loss(
     labels, count = counted(name, target, weight, ignore_index, scores)
     losses = times(negative_log_likelihood(scores, labels), count.share)
     return count.reduce(name, losses, reduction)
+
+
+def smoothed(losses: Tensor, log_probs: Tensor, part: float) -> Tensor:
+    """Losses (...) of targets of which a part is spread evenly over log_probs (..., c)."""
+    return losses * (1.0 - part) - log_probs.sum(axis=-1) * (part / log_probs.shape[-1])
 
 
 def times(x: Tensor, factor: Tensor | None) -> Tensor:
