@@ -14,11 +14,11 @@ from pathlib import Path
 PACKAGES = ("singa-core", "singa-cpu-numpy", "numpy", "torch", "jax")
 
 
-def lines() -> Iterator[str]:
-    """A Markdown list."""
+def lines(*more: str) -> Iterator[str]:
+    """A Markdown list; with `more` packages than those that are always named."""
     yield f"- processor: {processor()}, {len(os.sched_getaffinity(0))} cores used"
     yield f"- system: {platform.system()} {platform.machine()}, Python {platform.python_version()}"
-    yield f"- packages: {', '.join(f'{name} {has(name)}' for name in PACKAGES)}"
+    yield f"- packages: {', '.join(f'{name} {has(name)}' for name in (*PACKAGES, *more))}"
     yield f"- C++ compiler, which torch.compile needs: {compiler()}"
     yield f"- load of the machine as the measurement began: {os.getloadavg()[0]:.1f}"
 

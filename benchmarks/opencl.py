@@ -1,6 +1,8 @@
 """The OpenCL backend on a driver for CPUs, beside NumPy, PyTorch and tinygrad: prints Markdown.
 
-python -m benchmarks.opencl [--device opencl] [--threads 1] [--blocks 9] [--only WORD]
+python -m benchmarks.opencl                          all parts, one thread by CPU time
+python -m benchmarks.opencl --threads 2 --only step  by the clock
+python -m benchmarks.opencl --write docs/measured-opencl.md
 
 Each peer is a process of its own. With one thread CPU time is compared, which stands up to other
 work on the machine; with more, time of the clock.
@@ -17,13 +19,19 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 
 from benchmarks.driver import Peer, Row, compare, environment, others, ratio
 from benchmarks.machine import lines as machine
+from benchmarks.memory import MIB, resident
 from benchmarks.peers.kernel import flops
+from benchmarks.workloads import WORKLOADS
 
 NUMPY, TORCH, TINYGRAD = "NumPy", "PyTorch eager", "tinygrad"
 LAUNCHES = 3000
+STEPS = {"cnn": 4, "resnet": 1, "transformer": 1}  # workload -> calls in a block
+REPLAYS = 1000
 
 
 def main() -> None:
@@ -35,20 +43,34 @@ def main() -> None:
     parser.add_argument("--device", default="opencl")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--blocks", type=int, default=9)
-    parser.add_argument("--only", default="", help="a word: kernels, step, launches or first")
+    parser.add_argument("--only", default="", metavar="WORD", help=f"one of {', '.join(PARTS)}")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="instead of printing")
     options = parser.parse_args()
-    for line in machine():
-        print(line)
-    for name, part in (
-        ("kernels", kernels), ("step", steps), ("launches", launches), ("first", firsts),
-    ):  # fmt: skip
+    text = []
+    for line in report(options):
+        text.append(line)
+        if options.write is None:
+            print(line, flush=True)
+    if options.write is not None:
+        options.write.write_text("\n".join(text) + "\n", encoding="utf-8")
+
+
+def report(options: argparse.Namespace) -> Iterator[str]:
+    """All parts that were asked for."""
+    clock = "thread, CPU time" if options.threads == 1 else "threads, by the clock"
+    yield "# What is measured of OpenCL\n"
+    yield f"Made by `python -m benchmarks.opencl --threads {options.threads}`: read ratios.\n"
+    yield from machine("singa-opencl", "pyopencl", "tinygrad")
+    text = "import sys, singa_core; print(singa_core.device(sys.argv[1]).driver)"
+    yield f"- device: {child([sys.executable, '-c', text, options.device], options.threads)}"
+    for name, part in PARTS.items():
         if options.only in name:
-            for line in part(options):
-                print(line, flush=True)
+            yield f"\n## {(part.__doc__ or name).rstrip('.')}, {options.threads} {clock}"
+            yield from part(options)
 
 
 def kernels(options: argparse.Namespace) -> Iterator[str]:
-    """Products and a convolution beside NumPy's product of 1024 rows."""
+    """Products and a convolution."""
     device = options.device
     whats = ("matmul-512", "matmul-1024", "conv")
     peers = [Peer(f"{NUMPY} {what}", "kernel", ("numpy", what)) for what in whats[:2]]
@@ -72,17 +94,24 @@ def kernels(options: argparse.Namespace) -> Iterator[str]:
 
 
 def steps(options: argparse.Namespace) -> Iterator[str]:
-    """A convolutional network's training step."""
+    """Training steps."""
+    for workload in STEPS:
+        yield from step(workload, options)
+
+
+def step(workload: str, options: argparse.Namespace) -> Iterator[str]:
+    """A network's training step."""
     ours = f"{options.device}, graph"
     peers = [
         Peer(ours, "ours", ("graph", options.device)),
         Peer(f"{options.device}, eager", "ours", ("eager", options.device)),
         Peer("cpu_numpy, graph", "ours", ("graph", "cpu_numpy")),
         Peer(TORCH, "pytorch", ("eager",), ("torch",)),
-        Peer(TINYGRAD, "tinygrad_cl", (), ("tinygrad",), calls=1),
     ]
-    rows = measured(peers, "cnn", "step", options, calls=4)
-    yield "\n| training step, cnn | ms | best block | first call, s | with |"
+    if workload == "cnn":
+        peers.append(Peer(TINYGRAD, "tinygrad_cl", (), ("tinygrad",), calls=1))
+    rows = measured(peers, workload, "step", options, calls=STEPS[workload])
+    yield f"\n| {WORKLOADS[workload].title} | ms | best block | first call, s | with |"
     yield "|---|---:|---:|---:|---|"
     for row in rows:
         yield (
@@ -102,7 +131,7 @@ def steps(options: argparse.Namespace) -> Iterator[str]:
 
 
 def launches(options: argparse.Namespace) -> Iterator[str]:
-    """What the host spends on one launch, and how many a step has."""
+    """Launches of a step."""
     text = (
         "import sys; from benchmarks.opencl import host_time; "
         "print(host_time(sys.argv[1]), flush=True)"
@@ -120,7 +149,6 @@ def host_time(name: str) -> str:
 
     import singa_core  # noqa: PLC0415
     from benchmarks.models import network  # noqa: PLC0415
-    from benchmarks.workloads import WORKLOADS  # noqa: PLC0415
     from singa_core.kernels import table  # noqa: PLC0415
 
     device = singa_core.device(name)
@@ -159,8 +187,45 @@ def shortest(call: object, count: int, device: object) -> float:
     return best
 
 
+def growth(options: argparse.Namespace) -> Iterator[str]:
+    """Memory of replays."""
+    text = "import sys; from benchmarks.opencl import grown; print(grown(sys.argv[1]))"
+    done = child([sys.executable, "-c", text, options.device], options.threads)
+    counted, most = done.split()
+    yield ""
+    yield verdict(
+        f"bytes more by core's count after {REPLAYS} replays", float(counted), counted == "0", "0"
+    )
+    yield verdict(
+        f"MiB more in memory, the least of three times {REPLAYS}",
+        float(most),
+        float(most) < 1,
+        "< 1",
+    )
+
+
+def grown(name: str) -> str:
+    """Bytes by core's count, and MiB of the process, that replays of the cnn's step leave."""
+    import singa_core  # noqa: PLC0415  (only where it runs)
+    from benchmarks.models import network  # noqa: PLC0415
+
+    device = singa_core.device(name)
+    batch = [singa_core.tensor(a, device=device) for a in WORKLOADS["cnn"].batches()[0]]
+    model = network(WORKLOADS["cnn"], batch[0])
+
+    def sizes() -> tuple[int, float]:
+        for _ in range(REPLAYS):
+            model.train_one_batch(*batch)
+        device.synchronize()
+        return device.memory.current, resident() / MIB
+
+    seen = [sizes() for _ in range(5)][1:]  # an allocator keeps what it once needed
+    more = [after[1] - before[1] for before, after in pairwise(seen)]
+    return f"{seen[-1][0] - seen[0][0]} {min(more):.2f}"
+
+
 def firsts(options: argparse.Namespace) -> Iterator[str]:
-    """The first step of a process with empty caches, and of the next one."""
+    """First steps."""
     clock = "cpu" if options.threads == 1 else "wall"
     command = [sys.executable, "-m", "benchmarks.peers.first_step", "cnn", options.device, clock]
     with tempfile.TemporaryDirectory() as folder:
@@ -200,6 +265,10 @@ def verdict(what: str, found: float, met: bool, wanted: str) -> str:
     """One line."""
     return f"- {what}: {found:.2f}, wanted {wanted}: {'met' if met else 'MISSED'}"
 
+
+PARTS = {
+    "kernels": kernels, "step": steps, "launches": launches, "memory": growth, "first": firsts,
+}  # fmt: skip
 
 if __name__ == "__main__":
     main()
