@@ -201,8 +201,9 @@ class _Walk:
     ) -> None:
         """Call the op's backward and hand its results to the inputs."""
         entry, pending = node.entry, self.pending
-        token = MODE.set(self.mode)
-        try:
+        before = MODE.get()
+        try:  # no statement between: an interrupt must not leave the mode behind
+            MODE.set(self.mode)
             saved = kept(node) if entry.kept else ()
             made = entry.op.backward(*grads, *saved, needs=needs, **entry.options)
             if type(made) is not tuple:
@@ -223,7 +224,7 @@ class _Walk:
                 held = pending.get(value)  # as `_add`, written out
                 pending[value] = grad if held is None else OPS["add"](held, grad)
         finally:
-            MODE.reset(token)
+            MODE.set(before)
 
     def _add(self, value: Value, grad: Tensor) -> None:
         if type(value[0]) is Source:

@@ -30,16 +30,21 @@ MODE: ContextVar[Mode] = ContextVar("singa_mode", default=Mode(True, None))  # n
 class use_mode:  # noqa: N801  (used as a function)
     """Run a block in another mode; the old one comes back on any exit."""
 
-    __slots__ = ("_mode", "_token")
+    __slots__ = ("_before", "_mode")
 
     def __init__(self, mode: Mode) -> None:
         self._mode = mode
 
     def __enter__(self) -> None:
-        self._token = MODE.set(self._mode)
+        self._before = MODE.get()
+        try:
+            MODE.set(self._mode)
+        except BaseException:  # an interrupt, right after it was set
+            MODE.set(self._before)
+            raise
 
     def __exit__(self, *failure: object) -> None:
-        MODE.reset(self._token)
+        MODE.set(self._before)
 
 
 class _Change(ContextDecorator):

@@ -202,8 +202,9 @@ class Model(Layer):
 
     def _graphed(self, name: str, method: Callable[..., Any], args: Any, options: Any) -> Any:
         """Run a method: through its graph if graphs are on, unless something records already."""
+        mode = MODE.get()
         try:
-            if MODE.get().recorder is not None:
+            if mode.recorder is not None:
                 return method(self, *args, **options)
             if not options and {*map(type, args)} == _PLAIN:  # the common case, at each replay
                 device = args[0].device
@@ -221,8 +222,11 @@ class Model(Layer):
                     graph_alg=self._graphs.algorithm,
                 )
             return functions[key](*args, **options)
-        except SingaError as error:
-            place(error, self)
+        except BaseException as error:
+            # an interrupt may come where a block is left, and keep it from going back to this mode
+            MODE.set(mode)
+            if isinstance(error, SingaError):
+                place(error, self)
             raise
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:

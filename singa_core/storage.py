@@ -84,7 +84,10 @@ class Storage:
             cell.array.unbind()  # the next kernel that is given the cell asks for its handle
 
     def __del__(self) -> None:
-        device = self.device
+        try:
+            device = self.device
+        except AttributeError:  # interrupted before anything was counted
+            return
         device.memory.current -= self.nbytes
         device.free(self.buffer)
 

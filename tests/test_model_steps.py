@@ -7,7 +7,18 @@ import pytest
 
 from checks import kernel_of, must_copy
 from nets import Net, batch, both_ways, contents, made
-from singa_core import Model, Parameter, Placeholder, no_grad, ops, opt, random, tensor
+from singa_core import (
+    Model,
+    Parameter,
+    Placeholder,
+    grad_enabled,
+    no_grad,
+    ops,
+    opt,
+    random,
+    recording,
+    tensor,
+)
 from singa_core.errors import (
     DeviceError,
 )
@@ -344,3 +355,22 @@ def test_inputs_of_compile_on_two_devices():
         Two().compile(inputs)
     model = Two().compile([inputs[0], Placeholder((6, 4))])
     assert str(model.body[0].weight.device) == "far"
+
+
+def test_a_step_that_is_interrupted_leaves_the_mode_as_it_was(device):
+    """Ctrl-C may come at the end of a block, which then cannot put back what it has changed."""
+
+    class Broken(Net):
+        def train_one_batch(self, x, target):
+            no_grad().__enter__()  # and no exit
+            raise KeyboardInterrupt
+
+    for use_graph in (True, False):
+        model = made(device, kind=Broken, use_graph=use_graph)
+        with pytest.raises(KeyboardInterrupt):
+            model.train_one_batch(*batch(device))
+        assert grad_enabled()
+        assert not recording()
+        with no_grad(), pytest.raises(KeyboardInterrupt):
+            model.train_one_batch(*batch(device))
+        assert grad_enabled()

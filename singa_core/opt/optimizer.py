@@ -179,17 +179,18 @@ class Optimizer(ABC):
     def _update_all(self, pairs: Pairs, done: list[None]) -> bool:
         """Update each; `done` grows by one for each that is new."""
         shared: Any = None
-        untaped = Mode(False, MODE.get().recorder)
+        before = MODE.get()
+        untaped = Mode(False, before.recorder)
         for param, grad in self._clipped(pairs):
-            token = MODE.set(untaped)
-            try:
+            try:  # no statement between: an interrupt must not leave the mode behind
+                MODE.set(untaped)
                 if shared is None:  # after the walk's checks: a loss without a path counts no step
                     self.steps.advance()
                     shared = self.prepare(param.device)
                 self.update(param, grad, shared)
                 done.append(None)
             finally:
-                MODE.reset(token)
+                MODE.set(before)
             del param, grad
         return shared is not None
 
