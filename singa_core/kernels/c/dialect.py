@@ -3,8 +3,8 @@
 A kernel is text in a small C99 subset. Stored elements and computed ones have types of their own:
 `f16` and `bf16` are stored in 16 bits and computed in float, `b1` is stored as a byte. A kernel
 reads element i of operand x by `LD_<code>(x, i)` and writes it by `ST_<code>(x, i, v)`; macros name
-the rest (`KERNEL GLOBAL SHARED BARRIER GID LID GROUP GROUP_SIZE MULHI FUNCTION`). The text before
-it, the *prelude*, defines them: one for OpenCL, one for CUDA.
+the rest (`KERNEL KERNEL_IN_GROUPS GLOBAL SHARED BARRIER GID LID GROUP GROUP_SIZE MULHI FUNCTION`).
+The text before it, the *prelude*, defines them: one for OpenCL, one for CUDA.
 
 A `Call` is a kernel with its geometry and numbers, but without memory: pure data, which a device
 turns into a launch. No kernel counts on values of the host, so all of them can be tested without a
@@ -66,7 +66,8 @@ class Source:
         numbers: (name, C type) of each number, after the operands.
         body: statements.
         functions: texts before the kernel, each of which may come with other kernels too.
-        group: work items in a group if the body has barriers or shared memory; else 0.
+        group: work items in a group, along each axis, if the body has barriers or shared memory:
+            the compiler is told, so that they have registers enough. Else nothing.
         wide: indices are 64 bits wide (`IDX` is long).
         restrict: no output shares memory with another operand.
     """
@@ -76,7 +77,7 @@ class Source:
     numbers: tuple[tuple[str, str], ...]
     body: str
     functions: tuple[str, ...] = ()
-    group: int = 0
+    group: tuple[int, ...] = ()
     wide: bool = False
     restrict: bool = True
 
@@ -92,9 +93,13 @@ class Source:
             points.append(f"    {pointer}{name} = ({pointer})(({byte}){name}_ + {name}_at);\n")
         parameters += [f"const {kind} {name}" for name, kind in self.numbers]
         index = "long" if self.wide else "int"
+        start = f"KERNEL({self.entry})"
+        if self.group:
+            x, y, z = (*self.group, 1, 1)[:3]
+            start = f"KERNEL_IN_GROUPS({self.entry}, {x}, {y}, {z})"
         return (
             f"typedef {index} IDX;\n{''.join(self.functions)}\n"
-            f"KERNEL({self.entry})({', '.join(parameters)})\n{{\n{''.join(points)}{self.body}\n}}\n"
+            f"{start}({', '.join(parameters)})\n{{\n{''.join(points)}{self.body}\n}}\n"
         )
 
     @property

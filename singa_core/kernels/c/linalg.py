@@ -91,8 +91,9 @@ def matmul(target: Target, ins: Sequence[AnyForm], outs: Sequence[Spec]) -> list
             names.append((f"s{operand}_{axis}", "IDX"))
             values.append(path.strides[operand][axis])
     wide = path.wide or max(outs[0].itemcount, a.itemcount, b.itemcount) > INT_LIMIT
-    source = _source(target, outs[0].dtype, names, len(path.shape), wide)
-    if target.family == "cpu":
+    by_rows = target.family == "cpu" or target.largest_group < TILE * TILE
+    source = _source(outs[0].dtype, names, len(path.shape), by_rows=by_rows, wide=wide)
+    if by_rows:
         rows = path.size * m
         items, per = row_items(rows, max(n * k // 4, 1), target)
         return [Call(source, (items,), (1,), (0, 1, 2), (per, rows, *values))]
@@ -101,14 +102,14 @@ def matmul(target: Target, ins: Sequence[AnyForm], outs: Sequence[Spec]) -> list
 
 
 def _source(
-    target: Target, dtype: DType, names: list[tuple[str, str]], axes: int, wide: bool
+    dtype: DType, names: list[tuple[str, str]], axes: int, *, by_rows: bool, wide: bool
 ) -> Source:
-    cpu = target.family == "cpu"
-    body = (_CPU if cpu else _GPU).format(
+    body = (_CPU if by_rows else _GPU).format(
         T=wrapping(computed(dtype)), code=dtype.code, offsets=offsets(axes, 2)
     )
-    first = (("per", "IDX"), ("rows", "IDX")) if cpu else ()
+    first = (("per", "IDX"), ("rows", "IDX")) if by_rows else ()
     operands = tuple(
         (name, dtype.code, kind) for name, kind in zip("aby", ("in", "in", "out"), strict=True)
     )
-    return Source("matmul", operands, (*first, *names), body, group=0 if cpu else TILE, wide=wide)
+    group = () if by_rows else (TILE, TILE)
+    return Source("matmul", operands, (*first, *names), body, group=group, wide=wide)

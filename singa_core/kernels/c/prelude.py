@@ -7,8 +7,10 @@ from typing import Final
 
 from singa_core.kernels.c.dialect import TYPES
 
-OPENCL: Final = """
+OPENCL: Final = r"""
 #define KERNEL(name) __kernel void name
+#define KERNEL_IN_GROUPS(name, x, y, z) \
+    __kernel __attribute__((reqd_work_group_size(x, y, z))) void name
 #define GLOBAL __global
 #define SHARED __local
 #define FUNCTION static inline
@@ -35,11 +37,13 @@ OPENCL: Final = """
 #define NO_CONTRACT _Pragma("OPENCL FP_CONTRACT OFF")
 """
 
-CUDA: Final = """
+CUDA: Final = r"""
 typedef unsigned char uchar; typedef unsigned short ushort; typedef unsigned int uint;
 typedef unsigned long long ulong;
 #define long long long
 #define KERNEL(name) extern "C" __global__ void name
+#define KERNEL_IN_GROUPS(name, x, y, z) \
+    extern "C" __global__ void __launch_bounds__((x) * (y) * (z)) name
 #define GLOBAL
 #define SHARED __shared__
 #define FUNCTION static __device__ inline

@@ -316,7 +316,7 @@ def one_pass(
         (("x", code, "in"), ("y", out, "out")),
         (*((name, "IDX") for name in sizes), *names, *more),
         body,
-        group=target.group if not columns and not cpu else 0,
+        group=(target.group,) if not columns and not cpu else (),
         wide=kept.wide or reduced.wide or plan.kept.size * plan.reduced.size > INT_LIMIT,
     )
     return Call(source, (items,), (group,), where, (*sizes.values(), *values, *also))

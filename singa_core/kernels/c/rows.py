@@ -152,7 +152,7 @@ class Text:
         names = (*((each, "IDX") for each in NUMBERS), *((n, t) for n, t, _ in more))
         source = Source(
             name, tuple(operands), names if fault is None else (*names, ("site", "long")),
-            self.body(), group=0 if self.cpu else group,
+            self.body(), group=() if self.cpu else (group,),
             wide=g.rows * g.n * g.segments > INT_LIMIT,
         )  # fmt: skip
         numbers = (per, g.rows, g.inner, g.n, g.gap, g.segments, g.far, *(v for _, _, v in more))

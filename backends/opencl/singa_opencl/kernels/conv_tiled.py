@@ -83,7 +83,7 @@ def source(code: str, name: str, biased: bool) -> Source:
         tuple((each, "int") for each in SIZES),
         body,
         (f"#define KIND {TYPES[code][0]}\n", ELEMENTS, start, macros),
-        group=tiled.GROUP,
+        group=(tiled.GROUP,),
     )
 
 

@@ -98,7 +98,7 @@ def source(code: str, a_by_rows: bool, b_by_columns: bool, biased: bool) -> Sour
         (*((name, "int") for name in ints), *((name, "long") for name in longs)),
         body,
         (macros,),
-        group=GROUP,
+        group=(GROUP,),
     )
 
 
