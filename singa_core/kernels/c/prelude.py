@@ -70,9 +70,10 @@ typedef unsigned long long ulong;
 #define NO_CONTRACT
 """
 
-# The first who finds a fault need not be the one who is told of: one of them is.
+# The first kernel that finds a fault is told of, since later ones may read what it has not written;
+# of its work items any one is.
 FAULTS: Final = """
-#define FAULT_FOUND(value) { fault[1] = site; fault[2] = (value); fault[0] = 1; }
+#define FAULT_FOUND(value) { if (!fault[0]) { fault[1] = site; fault[2] = (value); } fault[0] = 1; }
 """
 
 # Halves without a type for them: bits in, bits out, ties to even; NaN stays NaN.
