@@ -126,7 +126,8 @@ class Nvrtc:
     """NVIDIA's run-time compiler, which needs no GPU."""
 
     def __init__(self) -> None:
-        spec = importlib.util.find_spec("nvidia.cuda_nvrtc")
+        there = importlib.util.find_spec("nvidia")  # without it, a name inside would raise
+        spec = importlib.util.find_spec("nvidia.cuda_nvrtc") if there else None
         places = list(spec.submodule_search_locations or ()) if spec else []
         found = sorted(p for place in places for p in Path(place, "lib").glob("libnvrtc.so.*"))
         try:
