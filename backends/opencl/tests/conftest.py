@@ -4,8 +4,38 @@ import numpy as np
 import pytest
 
 from conftest import open_device
+from singa_core.kernels.c.dialect import Target
 from singa_core.optable import OPS
 from singa_core.spec import Spec, make_form
+
+
+def prepared(target, table, op, forms, attrs):
+    """The specs of `op`'s outputs, and what its kernel in `table` makes of these inputs."""
+    known = OPS[op]
+    specs = [Spec(form.shape, form.dtype.name) for form in forms]
+    packed = known.pack(attrs)
+    attrs = known.settle(*specs, **dict(zip(known.attributes, packed, strict=True)))
+    outs = known.infer(*specs, **attrs)
+    outs = list(outs) if isinstance(outs, tuple) else [outs]
+    kernel = table.find(op, [s.dtype for s in specs], [s.dtype for s in outs])
+    assert kernel is not None, f"no kernel of {op} for {specs}"
+    assert kernel.strides or list(forms) == specs
+    return outs, kernel.prepare(target, forms, outs, **attrs)
+
+
+class Paper(Target):
+    """A device on which nothing runs: its launches are lists of calls."""
+
+    def __init__(self, **given):
+        vars(self).update(given)
+
+    def launch(self, calls, operands):
+        return list(calls)
+
+    def plan(self, table, op, forms, **attrs):
+        """(calls, bytes of workspace) of `op`'s kernel; None if it declines."""
+        _, found = prepared(self, table, op, forms, attrs)
+        return found if found is None or isinstance(found, tuple) else (found, 0)
 
 
 class Runner:
@@ -35,20 +65,11 @@ class Runner:
 
     def __call__(self, table, op, arrays, **attrs):
         """The results of `op`'s kernel in `table` as arrays; None if it declines."""
-        known = OPS[op]
-        specs = [Spec(a.shape, a.dtype.name) for a in arrays]
-        packed = known.pack(attrs)
-        attrs = known.settle(*specs, **dict(zip(known.attributes, packed, strict=True)))
-        outs = known.infer(*specs, **attrs)
-        outs = list(outs) if isinstance(outs, tuple) else [outs]
-        kernel = table.find(op, [s.dtype for s in specs], [s.dtype for s in outs])
-        assert kernel is not None, f"no kernel of {op} for {specs}"
         forms = [
-            make_form(spec, tuple(step // a.itemsize for step in a.strides))
-            for spec, a in zip(specs, arrays, strict=True)
+            make_form(Spec(a.shape, a.dtype.name), tuple(step // a.itemsize for step in a.strides))
+            for a in arrays
         ]
-        assert kernel.strides or forms == specs
-        found = kernel.prepare(self.target, forms, outs, **attrs)
+        outs, found = prepared(self.target, table, op, forms, attrs)
         if found is None:
             return None
         launch, nbytes = found if isinstance(found, tuple) else (found, None)
@@ -61,6 +82,12 @@ class Runner:
             self.device.download(buffer, 0, host.reshape(-1).view(np.uint8))
             made.append(host)
         return made
+
+
+@pytest.fixture
+def paper():
+    """A function that makes a device on which nothing runs, with these attributes of a Target."""
+    return Paper
 
 
 @pytest.fixture(scope="session")

@@ -26,4 +26,6 @@ def test_it_conforms_in_float32(device, tmp_path):  # in a process of its own: t
     command += ["--report", str(report)]
     made = subprocess.run([*command, *select], capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stdout[-4000:]
-    assert json.loads(report.read_text(encoding="utf-8"))
+    said = json.loads(report.read_text(encoding="utf-8"))
+    ran = {name for name, counts in said["groups"].items() if counts["passed"]}
+    assert (said["device"], ran) == ("opencl", {chosen.partition("::")[0] for chosen in SELECTED})

@@ -6,7 +6,6 @@ import pytest
 import singa_core as sc
 from conftest import open_device
 from singa_core import ops
-from singa_core.kernels.c.dialect import Target
 from singa_core.kernels.c.fused import FUSES, scalar_of
 from singa_core.kernels.c.fused import fused as calls_of_fused
 from singa_core.kernels.c.together import merged
@@ -23,13 +22,10 @@ SHAPES = ((3, 5), (64, 100), (1000,), (7, 1, 3), (1, 1), (9,))
 F32, BOOL, I16, WORDS = (Spec((4,), name) for name in ("float32", "bool", "int16", "uint32"))
 
 
-class Paper(Target):
-    """Where calls are written and nothing runs."""
-
-    family = "cpu"
-
-    def launch(self, calls, operands):
-        raise NotImplementedError
+@pytest.fixture
+def few(paper):
+    """A device of few, wide work items on which nothing runs."""
+    return paper(family="cpu")
 
 
 def vectors(x, y, flags):
@@ -94,39 +90,39 @@ def test_an_update_is_written_over_the_old_value(opencl):
     assert np.all(w.numpy() == -0.5)
 
 
-def test_narrow_numbers_are_not_taken():
+def test_narrow_numbers_are_not_taken(few):
     add = (("add", (), (0, 0), I16.dtype), ("add", (), (1, 1), I16.dtype))
-    assert scalar_of(Paper(), [I16], [I16], add, (2,)) is None
+    assert scalar_of(few, [I16], [I16], add, (2,)) is None
     assert {"add", "where", "cast"} <= FUSES
     assert "copy" not in FUSES
 
 
-def test_vectors_are_made_of_floats_and_flags_only():
+def test_vectors_are_made_of_floats_and_flags_only(few):
     exp = ("exp", (), (0,), F32.dtype)
-    assert scalar_of(Paper(), [F32], [F32], (exp, ("add", (), (1, 1), F32.dtype)), (2,))[0].vector
+    assert scalar_of(few, [F32], [F32], (exp, ("add", (), (1, 1), F32.dtype)), (2,))[0].vector
     less = ("less", (), (0, 1), BOOL.dtype)
-    assert scalar_of(Paper(), [F32], [BOOL], (exp, less), (2,))[0].vector
+    assert scalar_of(few, [F32], [BOOL], (exp, less), (2,))[0].vector
     for whole in (Spec((4,), "int32"), WORDS):
         cast = ("cast", (("dtype", whole.dtype),), (1,), whole.dtype)
-        assert not scalar_of(Paper(), [F32], [whole], (exp, cast), (2,))[0].vector
+        assert not scalar_of(few, [F32], [whole], (exp, cast), (2,))[0].vector
     total = ("add", (), (0, 0), WORDS.dtype)
     back = ("cast", (("dtype", F32.dtype),), (1,), F32.dtype)
-    assert not scalar_of(
-        Paper(), [WORDS], [F32], (total, back, ("exp", (), (2,), F32.dtype)), (3,)
-    )[0].vector
+    assert not scalar_of(few, [WORDS], [F32], (total, back, ("exp", (), (2,), F32.dtype)), (3,))[
+        0
+    ].vector
 
 
-def test_a_draw_needs_a_packed_state_that_nothing_is_written_over():
+def test_a_draw_needs_a_packed_state_that_nothing_is_written_over(few):
     draw = ("random_bits", (("shape", (8,)),), (0,), WORDS.dtype)
     eight = Spec((8,), "uint32")
-    assert scalar_of(Paper(), [WORDS], [eight], (draw,), (1,)) is not None
-    assert scalar_of(Paper(), [make_form(WORDS, (2,))], [eight], (draw,), (1,)) is None
-    assert scalar_of(Paper(), [WORDS], [Spec((2, 8), "uint32")], (draw,), (1,)) is None
+    assert scalar_of(few, [WORDS], [eight], (draw,), (1,)) is not None
+    assert scalar_of(few, [make_form(WORDS, (2,))], [eight], (draw,), (1,)) is None
+    assert scalar_of(few, [WORDS], [Spec((2, 8), "uint32")], (draw,), (1,)) is None
     four = ("random_bits", (("shape", (4,)),), (0,), WORDS.dtype)
-    assert scalar_of(Paper(), [WORDS], [WORDS], (four,), (1,)) is None
+    assert scalar_of(few, [WORDS], [WORDS], (four,), (1,)) is None
     made = ("bit_not", (), (0,), WORDS.dtype)
     late = ("random_bits", (("shape", (8,)),), (1,), WORDS.dtype)
-    assert scalar_of(Paper(), [WORDS], [eight], (made, late), (2,)) is None
+    assert scalar_of(few, [WORDS], [eight], (made, late), (2,)) is None
 
 
 def dropped(x):
@@ -165,14 +161,14 @@ def test_a_draw_in_a_strided_group(opencl):
             assert recorded(view).numpy().tobytes() == eager.tobytes()
 
 
-def test_parts_together_bring_each_function_once():
+def test_parts_together_bring_each_function_once(few):
     whole = Spec((4,), "int32")
     floats = ("remainder", (), (0, 0), F32.dtype)
     cast = ("cast", (("dtype", whole.dtype),), (1,), whole.dtype)
     steps = (floats, cast, ("remainder", (), (2, 2), whole.dtype))
     made = [
-        *calls_of_fused(Paper(), [F32], [F32], steps=(floats,), results=(1,)),
-        *calls_of_fused(Paper(), [F32], [whole], steps=steps, results=(3,)),
+        *calls_of_fused(few, [F32], [F32], steps=(floats,), results=(1,)),
+        *calls_of_fused(few, [F32], [whole], steps=steps, results=(3,)),
     ]
     text = merged(made).source.text()
     assert text.count("float remainder_float(") == 1

@@ -4,6 +4,10 @@ import numpy as np
 import pytest
 
 from singa_core.conformance.oracles import ORACLES
+from singa_core.spec import Spec, make_form
+
+kernels = pytest.importorskip("singa_opencl.kernels")
+own = kernels.own
 
 SIZES = [(1, 1, 1), (7, 17, 5), (2, 33, 300), (97, 70, 65), (64, 64, 16), (65, 1, 3), (13, 24, 259)]
 
@@ -32,10 +36,6 @@ def operands(layout, m, n, k, dtype):
     return array((m, k), 0, dtype), array((k, n), 1, dtype)
 
 
-def own():
-    return pytest.importorskip("singa_opencl.kernels").own
-
-
 def close(got, expected, depth):
     size = np.abs(expected).max(initial=1.0)
     tolerance = {4: 3e-7, 8: 1e-15}[got.itemsize] * (2 + depth**0.5) * size
@@ -47,7 +47,7 @@ def close(got, expected, depth):
 def test_matmul_in_every_layout(run, layout, dtype):
     for m, n, k in SIZES:
         a, b = operands(layout, m, n, k, dtype)
-        (y,) = run(own(), "matmul", [a, b])
+        (y,) = run(own, "matmul", [a, b])
         close(y, a.astype("float64") @ b.astype("float64"), k)
 
 
@@ -55,7 +55,7 @@ def test_matmul_in_every_layout(run, layout, dtype):
 def test_integers_wrap_around(run, dtype):
     a, b = array((9, 40), 0, dtype), array((40, 20), 1, dtype)
     a[0], b[:, 0] = np.iinfo(dtype).max, 3
-    (y,) = run(own(), "matmul", [a, b])
+    (y,) = run(own, "matmul", [a, b])
     np.testing.assert_array_equal(y, np.einsum("ik,kj->ij", a, b))
 
 
@@ -64,46 +64,94 @@ def test_matmul_of_several_blocks_in_all_directions(cpu):
     for shape in ((300, 600, 570), (5, 700, 513), (400, 3, 300)):
         m, n, k = shape
         a, b = operands("packed", m, n, k, "float32")
-        (y,) = cpu(own(), "matmul", [a, b])
+        (y,) = cpu(own, "matmul", [a, b])
         close(y, a.astype("float64") @ b, k)
 
 
 def test_nan_and_infinity_stay_in_their_row_and_column(run):
     a, b = np.ones((7, 5), np.float32), np.ones((5, 18), np.float32)
     a[2, 3], b[1, 17] = np.nan, np.inf
-    (y,) = run(own(), "matmul", [a, b])
+    (y,) = run(own, "matmul", [a, b])
     expected = np.full((7, 18), 5.0)
     expected[2], expected[:, 17] = np.nan, np.inf
     expected[2, 17] = np.nan
     np.testing.assert_array_equal(y, expected)
 
 
-@pytest.mark.parametrize("shapes", [((0, 4), (4, 3)), ((3, 0), (0, 2)), ((2, 4), (4, 0))])
-def test_empty_products_are_left_to_others(run, shapes):
-    a, b = (np.zeros(shape, np.float32) for shape in shapes)
-    assert run(own(), "matmul", [a, b]) is None
+ROWS = {"float32": ((7, 5), (2, 3, 5), (300, 5), (5,)), "float64": ((2, 3, 5),)}
 
 
+@pytest.mark.parametrize("dtype", ROWS)
 @pytest.mark.parametrize("biased", [False, True])
-def test_linear_with_and_without_bias(run, biased):
-    for shape in ((7, 5), (2, 3, 5), (300, 5), (5,)):
-        x, weight = array(shape, 0), array((19, 5), 1).T
-        inputs = [x, weight, *([array((19,), 2)] if biased else [])]
-        (y,) = run(own(), "linear", inputs)
+def test_linear_with_and_without_bias(run, biased, dtype):
+    for shape in ROWS[dtype]:
+        x, weight = array(shape, 0, dtype), array((19, 5), 1, dtype).T
+        inputs = [x, weight, *([array((19,), 2, dtype)] if biased else [])]
+        (y,) = run(own, "linear", inputs)
         close(y, ORACLES["linear"](*(v.astype("float64") for v in inputs)), 5)
 
 
-def test_linear_declines_rows_that_do_not_fold(run):
-    x = array((3, 2, 5), 0).swapaxes(0, 1)
-    assert run(own(), "linear", [x, array((5, 4), 1)]) is None
+# --- what is left to others --------------------------------------------------------------------
 
 
-def test_a_device_with_little_shared_memory_packs_less():
-    gemm = pytest.importorskip("singa_opencl.kernels.gemm")
+@pytest.mark.parametrize("shapes", [((0, 4), (4, 3)), ((3, 0), (0, 2)), ((2, 4), (4, 0))])
+@pytest.mark.parametrize("op", ["matmul", "linear"])
+def test_empty_products(paper, op, shapes):
+    assert paper().plan(own, op, [Spec(shape, "float32") for shape in shapes]) is None
+
+
+def test_rows_that_do_not_fold(paper):
+    x = make_form(Spec((2, 3, 5), "float32"), (5, 10, 1))
+    assert paper().plan(own, "linear", [x, Spec((5, 4), "float32")]) is None
+
+
+def test_a_bias_with_gaps(paper):
+    x, weight = Spec((3, 5), "float32"), Spec((5, 4), "float32")
+    for stride, taken in ((1, True), (2, False), (0, False)):
+        bias = make_form(Spec((4,), "float32"), (stride,))
+        found = paper(family="cpu").plan(own, "linear", [x, weight, bias])
+        assert (found is not None) == taken
+
+
+def test_a_batch_whose_axes_do_not_fold_into_three(paper):
+    b = Spec((2, 2, 2, 2, 5, 4), "float32")
+    for strides, taken in (((120, 60, 30, 15), True), ((15, 30, 60, 120), False)):
+        a = make_form(Spec((2, 2, 2, 2, 3, 5), "float32"), (*strides, 5, 1))
+        found = paper(family="cpu").plan(own, "matmul", [a, b])
+        assert (found is not None) == taken
+
+
+@pytest.mark.parametrize("code", ["float32", "float64"])
+def test_groups_that_are_too_small_for_a_tile(paper, code):
+    size, pair = np.dtype(code).itemsize, [Spec((30, 30), code)] * 2
+    enough = 2 * 16 * 65 * size  # two pieces of 16 rows, an element longer than 64
+    for group, shared, taken in ((256, enough, 1), (255, enough, 0), (256, enough - 1, 0)):
+        device = paper(family="gpu", largest_group=group, shared=shared)
+        assert (device.plan(own, "matmul", pair) is not None) == taken
+
+
+# --- how work is cut ---------------------------------------------------------------------------
+
+
+def test_packed_pieces_are_whole_tiles_that_fit_shared_memory():
     for rows in range(1, 7):
         for code in ("f32", "f64"):
             for shared in (32 << 10, 64 << 10, 1 << 20):
-                tile = gemm.Tile(code, rows)
-                m, n, k = gemm.pieces(tile, shared)
+                tile = kernels.registers.Tile(code, rows)
+                m, n, k = kernels.gemm.pieces(tile, shared)
+                assert min(m, n, k) > 0
                 assert m % rows == n % tile.columns == 0
                 assert (m + n) * k * tile.itemsize <= shared
+
+
+@pytest.mark.parametrize("units", [1, 3, 16])
+@pytest.mark.parametrize("sizes", [(7, 900, 30), (64, 64, 512), (2000, 30, 8)])
+def test_blocks_cover_the_product_and_keep_all_units_busy(paper, sizes, units):
+    m, n, k = sizes
+    pair = [Spec((m, k), "float32"), Spec((k, n), "float32")]
+    ((call,), _) = paper(family="cpu", units=units).plan(own, "matmul", pair)
+    numbers = dict(zip([name for name, _ in call.source.numbers], call.numbers, strict=True))
+    down, across, _ = call.items
+    assert (down - 1) * numbers["rows"] < m <= down * numbers["rows"]
+    assert (across - 1) * numbers["columns"] < n <= across * numbers["columns"]
+    assert 2 * down * across > units

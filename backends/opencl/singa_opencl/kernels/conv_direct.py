@@ -2,30 +2,67 @@
 
 A work item makes some rows of y, for some channels, of one image. Unless no window sees padding
 and the stride along rows is one, it first copies what these rows see: zeros stand where x ends,
-and columns that are `stride` apart stand side by side, so that all loads are of neighbours.
+and columns that are `stride` apart stand side by side, so that all loads are of neighbours. The
+inner loop keeps the tile's channels of y by its vectors of places in registers.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
+from string import Template
 
-from singa_core.kernels.c.dialect import Call, Source
-from singa_opencl.kernels.conv_geometry import Geometry, pack_weight, packed_size, panels
-from singa_opencl.kernels.gemm import BLOCK_BYTES, Tile, multiply, rows_for, sums, types
+from singa_core.kernels.c.dialect import Source, Target
+from singa_opencl.kernels.conv_geometry import (
+    COPY_LINE,
+    ROUNDS,
+    Found,
+    Geometry,
+    pack_weight,
+    packed_bytes,
+    panels,
+    positions,
+)
+from singa_opencl.kernels.gemm import BLOCK_BYTES
+from singa_opencl.kernels.registers import Tile, across, multiply, rows_for, sums, types
+from singa_opencl.kernels.text import call, numbers, operands
 
 REGION_BYTES = 160 << 10  # of x that a work item copies: half of a second-level cache at most
-ROUNDS = 3  # work items for each unit, at least
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What the text of the kernel depends on.
+
+    Args:
+        tile: channels of y by vectors of places.
+        kernel: (rows, columns).
+        stride, dilation: along rows.
+        copied: elements of the copied region; 0 for none.
+        biased: there is a bias.
+    """
+
+    tile: Tile
+    kernel: tuple[int, int]
+    stride: int
+    dilation: int
+    copied: int
+    biased: bool
+
+    @property
+    def space(self) -> str:
+        """The memory that vectors of x are loaded from."""
+        return "SHARED" if self.copied else "GLOBAL"
 
 
 def fits(g: Geometry, shared: int) -> bool:
     """True where rows are long enough for vectors, and what a row of y sees can be copied."""
-    copies = not (g.inside and g.stride[1] == 1)
-    return g.ow >= g.vector and (not copies or region(g, 1) <= min(shared, BLOCK_BYTES))
+    return g.ow >= g.vector and (not copies(g) or region(g, 1) <= min(shared, BLOCK_BYTES))
 
 
-def lines(g: Geometry, rows: int) -> int:
-    """Rows of x that `rows` rows of y see."""
-    return (rows - 1) * g.stride[0] + (g.kh - 1) * g.dilation[0] + 1
+def copies(g: Geometry) -> bool:
+    """x has to be copied: padding, or a stride along rows."""
+    return not (g.inside and g.stride[1] == 1)
 
 
 def phase(g: Geometry) -> int:
@@ -35,7 +72,7 @@ def phase(g: Geometry) -> int:
 
 def region(g: Geometry, rows: int) -> int:
     """Bytes of what `rows` rows of y see, copied."""
-    return g.c * lines(g, rows) * g.stride[1] * phase(g) * g.itemsize
+    return g.c * g.lines(rows) * g.stride[1] * phase(g) * g.itemsize
 
 
 def tile_for(g: Geometry) -> Tile:
@@ -44,175 +81,153 @@ def tile_for(g: Geometry) -> Tile:
     return Tile(g.code, rows, max(min(12 // rows, 4), 2))
 
 
-def cut(g: Geometry, tile: Tile, units: int, shared: int) -> tuple[int, int]:
+def cut(g: Geometry, tile: Tile, target: Target) -> tuple[int, int]:
     """(rows of y, panels of weights) of a work item."""
     rows, count = g.oh, panels(g.o, tile)
-    copies = not (g.inside and g.stride[1] == 1)
-    limit = min(REGION_BYTES, shared)
-    while rows > 1 and copies and region(g, rows) > limit:
+    limit = min(REGION_BYTES, target.shared)
+    while rows > 1 and copies(g) and region(g, rows) > limit:
         rows = -(-rows // 2)
-    most = g.n * g.groups
-    while rows > 4 and most * -(-g.oh // rows) < ROUNDS * units:
+    most, wanted = g.n * g.groups, ROUNDS * target.units
+    while rows > 4 and most * -(-g.oh // rows) < wanted:
         rows = -(-rows // 2)
     taken = count
-    while taken > 1 and most * -(-g.oh // rows) * -(-count // taken) < ROUNDS * units:
+    while taken > 1 and most * -(-g.oh // rows) * -(-count // taken) < wanted:
         taken = -(-taken // 2)
     return rows, taken
 
 
-def micro(tile: Tile, g: Geometry, space: str) -> str:
-    """One tile of y: all terms of its sums."""
-    steps = []
-    for s in range(g.kw):
-        at = s * g.dilation[1]
-        off = f"{at % g.stride[1]} * phase + {at // g.stride[1]}"
-        vectors = " ".join(
-            f"const V b{j} = *(const {space} U *)(p{j} + {off});" for j in range(tile.vectors)
-        )
-        steps.append(f"{{ {vectors}\n        {multiply(tile)}        a += MR; }}\n")
-    names = range(tile.vectors)
-    bases = ", ".join(f"const {space} T *x{j}" for j in names)
-    moved = ", ".join(f"*p{j} = x{j} + c * plane + r * line" for j in names)
-    ends = ", ".join(f"long y{j}" for j in names)
-    stores = []
-    for i in range(tile.rows):
-        rows = " ".join(f"*(GLOBAL U *)(y + y{j}) = s{i}_{j} + e;" for j in names)
-        stores.append(
-            f"    if ({i} < own) {{ const T e = bias ? bias[{i}] : 0; {rows} y += out; }}"
-        )
-    after = "\n".join(stores)
-    return f"""
-FUNCTION void micro(const GLOBAL T *a, {bases}, int channels, long plane, long line, int phase,
-                    GLOBAL T *y, {ends}, long out, int own, const GLOBAL T *bias)
-{{
-{sums(tile)}
-    for (int c = 0; c < channels; c++)
-        for (int r = 0; r < {g.kh}; r++) {{
-            const {space} T {moved};
-            {"            ".join(steps)}
-        }}
-{after}
-}}
-"""
+# --- the inner loop: one tile of y, all terms of its sums --------------------------------------
 
-
-COPY = """
-FUNCTION void copy_line(const GLOBAL T *x, int w, int first, int step, int count, SHARED T *to)
+_MICRO = Template("""
+FUNCTION void micro(const GLOBAL T *a, $bases, int channels, long plane, long line, int phase,
+                    GLOBAL T *y, $ends, long out, int own, const GLOBAL T *bias)
 {
-    int i = 0;
-    for (; i < count && first + i * step < 0; i++) to[i] = 0;
-    int end = (w - first + step - 1) / step;
-    end = min(max(end, i), count);
-    const GLOBAL T *from = x + first;
-    if (step == 1) {
-        for (; i + W <= end; i += W) *(SHARED U *)(to + i) = *(const GLOBAL U *)(from + i);
-        for (; i < end; i++) to[i] = from[i];
-    } else
-        for (; i < end; i++) to[i] = from[(long)i * step];
-    for (; i < count; i++) to[i] = 0;
+$sums
+    for (int c = 0; c < channels; c++)
+        for (int r = 0; r < $KH; r++) {
+            const $space T $moved;
+            $steps
+        }
+$stores
 }
-"""
+""")
+_STEP = Template("""{ $loads
+        $multiply        a += MR; }
+""")
+_STORE = Template("    if ($I < own) { const T e = bias ? bias[$I] : 0; $row y += out; }")
 
 
-@cache
-def source(tile: Tile, g: Geometry, copies: int, biased: bool) -> Source:
-    """The kernel for these taps; `copies` is the elements of the copied region, 0 for none."""
-    space = "SHARED" if copies else "GLOBAL"
-    copy = f"""
-    SHARED V region[({copies} + W - 1) / W];
+def micro(v: Variant) -> str:
+    """The function that makes a tile of y; x<j> and y<j> are where vector j begins."""
+    tile = v.tile
+    rows = (across(tile, f"*(GLOBAL U *)(y + y{{j}}) = s{i}_{{j}} + e;") for i in range(tile.rows))
+    return _MICRO.substitute(
+        bases=across(tile, f"const {v.space} T *x{{j}}", ", "),
+        ends=across(tile, "long y{j}", ", "),
+        sums=sums(tile),
+        KH=v.kernel[0],
+        space=v.space,
+        moved=across(tile, "*p{j} = x{j} + c * plane + r * line", ", "),
+        steps="            ".join(step(v, column) for column in range(v.kernel[1])),
+        stores="\n".join(_STORE.substitute(I=i, row=row) for i, row in enumerate(rows)),
+    )
+
+
+def step(v: Variant, column: int) -> str:
+    """One tap: the elements of x that meet this column of the kernel, times the weights."""
+    at = column * v.dilation
+    place = f"{at % v.stride} * phase + {at // v.stride}"
+    load = f"const V b{{j}} = *(const {v.space} U *)(p{{j}} + {place});"
+    return _STEP.substitute(loads=across(v.tile, load), multiply=multiply(v.tile))
+
+
+# --- the kernel --------------------------------------------------------------------------------
+
+_COPIED = Template("""
+    SHARED V region[($COPIED + W - 1) / W];
     SHARED T *to = (SHARED T *)region;
     for (int c = 0; c < channels; c++)
-        for (int l = 0; l < lines; l++) {{
+        for (int l = 0; l < lines; l++) {
             const int at = top * sh - ph + l;
-            for (int p = 0; p < {g.stride[1]}; p++, to += phase)
+            for (int p = 0; p < $SW; p++, to += phase)
                 if (at < 0 || at >= h)
                     for (int i = 0; i < phase; i++) to[i] = 0;
                 else
-                    copy_line(image + ((long)c * h + at) * w, w, p - pw, {g.stride[1]}, phase, to);
-        }}
+                    copy_line(image + ((long)c * h + at) * w, w, p - pw, $SW, phase, to);
+        }
     const SHARED T *seen = (const SHARED T *)region;
-    const long line = phase * {g.stride[1]}, plane = lines * line;
+    const long line = phase * $SW, plane = lines * line;
+""")
+_IN_PLACE = """\
+    const GLOBAL T *seen = image + (long)top * sh * w;
+    const long line = w, plane = (long)h * w;
 """
-    plain = "    const GLOBAL T *seen = image + (long)top * sh * w;\n"
-    plain += "    const long line = w, plane = (long)h * w;\n"
-    places = "\n".join(
-        f"            const int v{j} = min(v + {j}, count - 1), t{j} = v{j} / vectors, "
-        f"u{j} = min(v{j} % vectors * W, ow - W);"
-        for j in range(tile.vectors)
-    )
-    bases = ", ".join(f"seen + t{j} * sh * line + u{j}" for j in range(tile.vectors))
-    ends = ", ".join(f"(long)(top + t{j}) * ow + u{j}" for j in range(tile.vectors))
-    body = f"""
+# Vector j of the tile: row t and column u of y. The last one of a row may overlap its neighbour.
+_PLACE = (
+    "            const int v{j} = min(v + {j}, count - 1), t{j} = v{j} / vectors, "
+    "u{j} = min(v{j} % vectors * W, ow - W);"
+)
+_BODY = Template("""
     const int bands = (oh + rows - 1) / rows;
     const int n = GROUP / bands, top = GROUP % bands * rows, group = GROUP_Z;
-    const int own = min(rows, oh - top), lines = (own - 1) * sh + {(g.kh - 1)} * dh + 1;
+    const int own = min(rows, oh - top), lines = (own - 1) * sh + $SPAN * dh + 1;
     const int first = GROUP_Y * taken, last = min(first + taken, panels);
     const GLOBAL T *image = x + ((long)n * groups + group) * channels * h * w;
-    const GLOBAL T *a = weight + (long)group * panels * MR * channels * {g.taps};
+    const GLOBAL T *a = weight + (long)group * panels * MR * channels * $TAPS;
     GLOBAL T *made = y + ((long)n * groups + group) * outs * oh * ow;
-{copy if copies else plain}
+$seen
     const int vectors = (ow + W - 1) / W, count = own * vectors;
-    for (int v = 0; v < count; v += {tile.vectors}) {{
-{places}
-        for (int panel = first; panel < last; panel++) {{
+    for (int v = 0; v < count; v += $VECTORS) {
+$places
+        for (int panel = first; panel < last; panel++) {
             const int o = panel * MR;
-            const GLOBAL T *e = {"bias + group * outs + o" if biased else "0"};
-            micro(a + (long)o * channels * {g.taps}, {bases}, channels, plane, dh * line, phase,
-                  made + (long)o * oh * ow, {ends}, (long)oh * ow, outs - o, e);
-        }}
-    }}
-"""
-    ints = ("channels", "h", "w", "outs", "oh", "ow", "sh", "dh", "ph", "pw", "phase", "groups")
-    ints += ("panels", "rows", "taken")
-    code = tile.code
-    bias = (("bias", code, "in"),) if biased else ()
+            const GLOBAL T *e = $bias;
+            micro(a + (long)o * channels * $TAPS, $bases, channels, plane, dh * line, phase,
+                  made + (long)o * oh * ow, $ends, (long)oh * ow, outs - o, e);
+        }
+    }
+""")
+
+
+@cache
+def source(v: Variant) -> Source:
+    """The kernel."""
+    tile, (kh, kw) = v.tile, v.kernel
+    copied = _COPIED.substitute(COPIED=v.copied, SW=v.stride)
+    body = _BODY.substitute(
+        SPAN=kh - 1, TAPS=kh * kw, VECTORS=tile.vectors,
+        seen=copied if v.copied else _IN_PLACE,
+        places=across(tile, _PLACE, "\n"),
+        bases=across(tile, "seen + t{j} * sh * line + u{j}", ", "),
+        ends=across(tile, "(long)(top + t{j}) * ow + u{j}", ", "),
+        bias="bias + group * outs + o" if v.biased else "0",
+    )  # fmt: skip
     return Source(
         "conv_direct",
-        (("x", code, "in"), ("weight", code, "in"), *bias, ("y", code, "out")),
-        tuple((name, "int") for name in ints),
+        operands(tile.code, "x weight", biased=v.biased),
+        numbers("channels h w outs oh ow sh dh ph pw phase groups panels rows taken"),
         body,
-        (types(tile), COPY, micro(tile, g, space)),
+        (types(tile), COPY_LINE, micro(v)),
     )
 
 
-def taps_of(g: Geometry) -> Geometry:
-    """The geometry with all sizes forgotten that the text of a kernel does not depend on."""
-    stride, dilation = (1, g.stride[1]), (1, g.dilation[1])
-    return Geometry(g.code, 1, 1, 1, 1, 1, 1, g.kh, g.kw, 1, 1, stride, (0, 0), dilation)
-
-
-def forward(
-    g: Geometry, *, biased: bool, turned: bool = False, units: int, shared: int
-) -> tuple[list[Call], int]:
+def forward(target: Target, g: Geometry, *, biased: bool, turned: bool = False) -> Found:
     """Calls for (x, weight[, bias], y, workspace) and the workspace's bytes.
 
     Args:
+        target: what they are for.
+        g: the convolution.
+        biased: there is a bias.
         turned: the weight is that of the convolution whose gradient this is, (c, o, kh, kw) here.
     """
     tile = tile_for(g)
-    rows, taken = cut(g, tile, units, shared)
-    copies = not (g.inside and g.stride[1] == 1)
-    limit = min(max(REGION_BYTES, region(g, 1)), shared) // g.itemsize
+    rows, taken = cut(g, tile, target)
     count = panels(g.o, tile)
-    y = 3 if biased else 2
-    kernel = source(tile, taps_of(g), limit if copies else 0, biased)
-    numbers = (
-        g.c, g.h, g.w, g.o, g.oh, g.ow, g.stride[0], g.dilation[0], *g.before, phase(g), g.groups,
-        count, rows, taken,
-    )  # fmt: skip
+    limit = min(max(REGION_BYTES, region(g, 1)), target.shared) // g.itemsize
+    copied = limit if copies(g) else 0
+    kernel = source(Variant(tile, (g.kh, g.kw), g.stride[1], g.dilation[1], copied, biased))
+    values = g.numbers | {"phase": phase(g), "panels": count, "rows": rows, "taken": taken}
     items = (g.n * -(-g.oh // rows), -(-count // taken), g.groups)
-    between = (2,) if biased else ()
-    operands = (0, y + 1, *between, y)
-    call = Call(kernel, items, (1, 1, 1), operands, numbers)
-    packed = pack_weight(
-        swapped(g) if turned else g, tile, (1, y + 1), "turned" if turned else "plain"
-    )
-    return [packed, call], packed_size(g.o, g.terms, g.groups, tile) * g.itemsize
-
-
-def swapped(g: Geometry) -> Geometry:
-    """The same with the channels of x and y exchanged: so the weight of the other one lies."""
-    return Geometry(
-        g.code, g.n, g.groups, g.o, g.h, g.w, g.c, g.kh, g.kw, g.oh, g.ow, g.stride, g.before,
-        g.dilation,
-    )  # fmt: skip
+    weight, used = positions(biased=biased)
+    calls = [pack_weight(g, tile, weight, turned=turned), call(kernel, items, used, values)]
+    return calls, packed_bytes(g.o, g.terms, g.groups, tile)

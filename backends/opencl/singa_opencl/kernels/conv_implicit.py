@@ -1,42 +1,36 @@
 """Convolution as a product of matrices one of which is never there: its panels are gathered.
 
 For short rows and whatever else the direct kernels do not take. Columns of the product are the
-places of y of all images; a work item gathers what some of them see, a piece at a time.
+places of y of all images; a work item gathers what some of them see, a piece at a time, and
+multiplies it by weights in panels, a tile in registers at a time.
+
+The gradient of the weight is a product too: grads are rows, what windows saw is columns, places
+are its depth. There a work item gathers pieces of both.
 """
 
 from __future__ import annotations
 
 from functools import cache
+from string import Template
 
-from singa_core.kernels.c.dialect import Call, Source
-from singa_opencl.kernels.conv_direct import swapped
-from singa_opencl.kernels.conv_geometry import Geometry, pack_weight, packed_size, panels
-from singa_opencl.kernels.gemm import (
-    BLOCK_BYTES,
-    Tile,
-    blocks,
-    micro,
-    pieces,
-    products,
-    rows_for,
-    types,
+from singa_core.kernels.c.dialect import Source, Target
+from singa_opencl.kernels.conv_geometry import (
+    SIZES,
+    Found,
+    Geometry,
+    pack_weight,
+    packed_bytes,
+    panels,
+    positions,
 )
+from singa_opencl.kernels.gemm import BLOCK_BYTES, Work, blocks, pieces
+from singa_opencl.kernels.registers import Tile, micro, products, rows_for, types
+from singa_opencl.kernels.text import call, numbers, operands
 
 DEPTH = 256  # terms gathered at a time
 
-SIZES = ("batch", "groups", "channels", "h", "w", "outs", "oh", "ow", "kh", "kw", "sh", "sw")
-SIZES += ("dh", "dw", "ph", "pw")
-
-
-def numbers(g: Geometry) -> tuple[int, ...]:
-    """The values of SIZES."""
-    return (
-        g.n, g.groups, g.c, g.h, g.w, g.o, g.oh, g.ow, g.kh, g.kw, *g.stride, *g.dilation, *g.before
-    )  # fmt: skip
-
-
 # What NR places, from the one with number q on, see of term l, l + 1, ...: c, r, s.
-GATHER = """
+_GATHER = """
 FUNCTION void gather(const GLOBAL T *x, long image, int q, int count, int oh, int ow, int h, int w,
                      int sh, int sw, int dh, int dw, int ph, int pw, int kh, int kw, int l,
                      int depth, SHARED T *p)
@@ -61,93 +55,88 @@ FUNCTION void gather(const GLOBAL T *x, long image, int q, int count, int oh, in
     }
 }
 """
-
-
-@cache
-def source(tile: Tile, columns: int, depth: int, biased: bool) -> Source:
-    """The kernel of the forward convolution; pieces of `columns` by `depth` are gathered."""
-    start = "bias[group * outs + o + i]" if biased else "0"
-    body = f"""
-    SHARED V pieces[{columns * depth} / W];
+# Sums of $DEPTH terms at a time are added up in y, by vectors where a tile is in one image.
+_BODY = Template("""
+    SHARED V pieces[$PIECE / W];
     const int group = GROUP_Z, count = batch * oh * ow, terms = channels * kh * kw;
     const int places = oh * ow, left = GROUP * columns, right = min(left + columns, count);
     const int first = GROUP_Y * taken, last = min(first + taken, panels);
     const long image = (long)groups * channels * h * w;
     const GLOBAL T *seen = x + (long)group * channels * h * w;
-    for (int q = left; q < right; q += {columns})
-        for (int l = 0; l < terms; l += {depth}) {{
+    for (int q = left; q < right; q += $COLUMNS)
+        for (int l = 0; l < terms; l += $DEPTH) {
             SHARED T *b = (SHARED T *)pieces;
-            const int some = min({depth}, terms - l), end = min(q + {columns}, right);
+            const int some = min($DEPTH, terms - l), end = min(q + $COLUMNS, right);
             for (int j = q; j < end; j += NR)
                 gather(seen, image, j, count, oh, ow, h, w, sh, sw, dh, dw, ph, pw, kh, kw, l, some,
                        b + (j - q) * some);
             for (int j = q; j < end; j += NR)
-                for (int panel = first; panel < last; panel++) {{
+                for (int panel = first; panel < last; panel++) {
                     const int o = panel * MR, own = min(MR, outs - o);
                     V t[MR * NR / W];
                     products(weight + ((long)group * panels + panel) * MR * terms + (long)l * MR,
                              b + (j - q) * some, some, t);
                     GLOBAL T *to = y + ((long)group * outs + o) * places;
                     const long far = (long)groups * outs * places;
-                    if (j % places + NR <= places && j + NR <= end) {{
+                    if (j % places + NR <= places && j + NR <= end) {
                         GLOBAL T *row = to + j / places * far + j % places;
                         for (int i = 0; i < own; i++, row += places)
-                            for (int v = 0; v < NR / W; v++) {{
+                            for (int v = 0; v < NR / W; v++) {
                                 GLOBAL U *e = (GLOBAL U *)(row + v * W);
-                                *e = t[i * NR / W + v] + (l ? *e : (V)({start}));
-                            }}
+                                *e = t[i * NR / W + v] + (l ? *e : (V)($bias));
+                            }
                         continue;
-                    }}
+                    }
                     const T *made = (const T *)t;
-                    for (int u = 0; u < min(NR, end - j); u++) {{
+                    for (int u = 0; u < min(NR, end - j); u++) {
                         GLOBAL T *e = to + (j + u) / places * far + (j + u) % places;
                         for (int i = 0; i < own; i++, e += places)
-                            *e = made[i * NR + u] + (l ? *e : {start});
-                    }}
-                }}
-        }}
-"""
-    code = tile.code
-    bias = (("bias", code, "in"),) if biased else ()
+                            *e = made[i * NR + u] + (l ? *e : $bias);
+                    }
+                }
+        }
+""")
+
+
+@cache
+def source(tile: Tile, columns: int, depth: int, biased: bool) -> Source:
+    """The kernel of the forward convolution; pieces of `columns` by `depth` are gathered."""
+    body = _BODY.substitute(
+        PIECE=columns * depth, COLUMNS=columns, DEPTH=depth,
+        bias="bias[group * outs + o + i]" if biased else "0",
+    )  # fmt: skip
     return Source(
         "conv_implicit",
-        (("x", code, "in"), ("weight", code, "in"), *bias, ("y", code, "out")),
-        tuple((name, "int") for name in (*SIZES, "panels", "columns", "taken")),
+        operands(tile.code, "x weight", biased=biased),
+        numbers(f"{SIZES} panels columns taken"),
         body,
-        (types(tile), products(tile, "GLOBAL"), GATHER),
+        (types(tile), products(tile, "GLOBAL"), _GATHER),
     )
 
 
-def forward(
-    g: Geometry, *, biased: bool, turned: bool = False, units: int, shared: int
-) -> tuple[list[Call], int]:
-    """Calls for (x, weight[, bias], y, workspace) and the workspace's bytes.
-
-    Args:
-        turned: the weight is that of the convolution whose gradient this is, (c, o, kh, kw) here.
-    """
+def forward(target: Target, g: Geometry, *, biased: bool, turned: bool = False) -> Found:
+    """Calls for (x, weight[, bias], y, workspace) and the workspace's bytes, as `conv_direct`."""
     tile = Tile(g.code, rows_for(g.o))
-    room = min(shared, BLOCK_BYTES) // g.itemsize
+    room = min(target.shared, BLOCK_BYTES) // g.itemsize
     depth = min(DEPTH, room // tile.columns)
     piece = min(room // depth // tile.columns, 16) * tile.columns
-    height, width = blocks(
-        g.o, g.n * g.places, g.terms, g.groups, units, tile, columns=piece, pack_a=0.0
-    )
-    count, taken = panels(g.o, tile), height // tile.rows
-    y = 3 if biased else 2
-    items = (-(-g.n * g.places // width), -(-count // taken), g.groups)
-    between = (2,) if biased else ()
-    kernel = source(tile, piece, depth, biased)
-    call = Call(
-        kernel, items, (1, 1, 1), (0, y + 1, *between, y), (*numbers(g), count, width, taken)
-    )
-    kind, own = ("turned", swapped(g)) if turned else ("plain", g)
-    packed = pack_weight(own, tile, (1, y + 1), kind)
-    return [packed, call], packed_size(g.o, g.terms, g.groups, tile) * g.itemsize
+    work = Work(g.o, g.n * g.places, g.terms, g.groups, columns=piece, pack_a=0.0)
+    rows, columns = blocks(work, tile, target.units)
+    count, taken = panels(g.o, tile), rows // tile.rows
+    items = (-(-g.n * g.places // columns), -(-count // taken), g.groups)
+    values = g.numbers | {"panels": count, "columns": columns, "taken": taken}
+    weight, used = positions(biased=biased)
+    calls = [
+        pack_weight(g, tile, weight, turned=turned),
+        call(source(tile, piece, depth, biased), items, used, values),
+    ]
+    return calls, packed_bytes(g.o, g.terms, g.groups, tile)
 
 
-# For the gradient of the weight: grads as rows, what windows saw as columns, places as depth.
-PACK = """
+# --- the gradient of the weight ----------------------------------------------------------------
+
+# Grads of MR channels at places q, q + 1, ...; and what windows at these places saw of NR terms.
+_GATHER_BOTH = """
 FUNCTION void pack_grad(const GLOBAL T *grad, long image, int places, int q, int depth, int own,
                         SHARED T *p)
 {
@@ -180,14 +169,8 @@ FUNCTION void gather(const GLOBAL T *x, long image, int q, int depth, int oh, in
     }
 }
 """
-
-
-@cache
-def weight_source(tile: Tile, pieces: tuple[int, int, int]) -> Source:
-    """The kernel of the gradient of the weight."""
-    mc, nc, kc = pieces
-    body = f"""
-    SHARED V rows_[{mc * kc} / W], columns_[{nc * kc} / W];
+_WEIGHT_BODY = Template("""
+    SHARED V rows_[$A / W], columns_[$B / W];
     SHARED T *pa = (SHARED T *)rows_, *pb = (SHARED T *)columns_;
     const int group = GROUP_Z, count = batch * oh * ow, terms = channels * kh * kw;
     const int top = GROUP * rows, bottom = min(top + rows, outs);
@@ -195,14 +178,14 @@ def weight_source(tile: Tile, pieces: tuple[int, int, int]) -> Source:
     const GLOBAL T *seen = x + (long)group * channels * h * w;
     const GLOBAL T *from = grad + (long)group * outs * oh * ow;
     const long image = (long)groups * channels * h * w, far = (long)groups * outs * oh * ow;
-    for (int j = left; j < right; j += {nc})
-        for (int l = 0; l < count; l += {kc}) {{
-            const int width = min({nc}, right - j), depth = min({kc}, count - l);
+    for (int j = left; j < right; j += $NC)
+        for (int l = 0; l < count; l += $KC) {
+            const int width = min($NC, right - j), depth = min($KC, count - l);
             for (int jj = 0; jj < width; jj += NR)
                 gather(seen, image, l, depth, oh, ow, h, w, sh, sw, dh, dw, ph, pw, kh, kw, j + jj,
                        terms, pb + jj * depth);
-            for (int i = top; i < bottom; i += {mc}) {{
-                const int height = min({mc}, bottom - i);
+            for (int i = top; i < bottom; i += $MC) {
+                const int height = min($MC, bottom - i);
                 for (int ii = 0; ii < height; ii += MR)
                     pack_grad(from + (long)(i + ii) * oh * ow, far, oh * ow, l, depth,
                               min(MR, height - ii), pa + ii * depth);
@@ -211,24 +194,30 @@ def weight_source(tile: Tile, pieces: tuple[int, int, int]) -> Source:
                         micro(pa + ii * depth, pb + jj * depth, depth,
                               y + ((long)group * outs + i + ii) * terms + j + jj, terms, l == 0,
                               min(MR, height - ii), min(NR, width - jj), 0);
-            }}
-        }}
-"""
-    code = tile.code
+            }
+        }
+""")
+
+
+@cache
+def weight_source(tile: Tile, pieces: tuple[int, int, int]) -> Source:
+    """The kernel of the gradient of the weight; pieces are (rows, columns, depth)."""
+    mc, nc, kc = pieces
     return Source(
         "conv_implicit_grad_weight",
-        (("x", code, "in"), ("grad", code, "in"), ("y", code, "out")),
-        tuple((name, "int") for name in (*SIZES, "rows", "columns")),
-        body,
-        (types(tile), micro(tile), PACK),
+        operands(tile.code, "x grad"),
+        numbers(f"{SIZES} rows columns"),
+        _WEIGHT_BODY.substitute(MC=mc, NC=nc, KC=kc, A=mc * kc, B=nc * kc),
+        (types(tile), micro(tile), _GATHER_BOTH),
     )
 
 
-def grad_weight(g: Geometry, *, units: int, shared: int) -> tuple[list[Call], int]:
+def grad_weight(target: Target, g: Geometry) -> Found:
     """Calls for (x, grad, y, workspace) and the workspace's bytes, none."""
     tile = Tile(g.code, rows_for(g.o))
-    piece = pieces(tile, shared)
-    height, width = blocks(g.o, g.terms, g.n * g.places, g.groups, units, tile, columns=piece[1])
-    items = (-(-g.o // height), -(-g.terms // width), g.groups)
-    kernel = weight_source(tile, piece)
-    return [Call(kernel, items, (1, 1, 1), (0, 1, 2), (*numbers(g), height, width))], 0
+    piece = pieces(tile, target.shared)
+    work = Work(g.o, g.terms, g.n * g.places, g.groups, columns=piece[1])
+    rows, columns = blocks(work, tile, target.units)
+    items = (-(-g.o // rows), -(-g.terms // columns), g.groups)
+    values = g.numbers | {"rows": rows, "columns": columns}
+    return [call(weight_source(tile, piece), items, (0, 1, 2), values)], 0

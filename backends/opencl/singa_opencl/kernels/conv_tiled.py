@@ -6,37 +6,71 @@ one of its operands is gathered as it is loaded: nothing is laid out before, not
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
 from singa_core.kernels.c.dialect import TYPES, Call, Source
 from singa_opencl.kernels import tiled
-from singa_opencl.kernels.conv_geometry import Geometry
+from singa_opencl.kernels.conv_geometry import SIZES, Geometry
+from singa_opencl.kernels.text import call, numbers, operands
 
-SIZES = ("batch", "groups", "channels", "h", "w", "outs", "oh", "ow", "kh", "kw", "sh", "sw")
-SIZES += ("dh", "dw", "ph", "pw")
 
-# How each of the three is a product: its sizes, and where elements are.
-FORWARD = """
+@dataclass(frozen=True)
+class Form:
+    """How one of the three is a product.
+
+    Args:
+        ins: names of the first two operands.
+        m, n, k: its sizes in C.
+        macros: where its elements are.
+        a_by_rows, b_by_columns: how neighbours lie, as in `tiled.text`.
+    """
+
+    ins: str
+    m: str
+    n: str
+    k: str
+    macros: str
+    a_by_rows: bool = True
+    b_by_columns: bool = True
+
+
+_FORWARD = """
 #define A(i, l) weight[((long)group * outs + (i)) * k + (l)]
 #define B(l, j) seen(x, l, j, group, LIST)
 #define STORE(i, j, v) y[(((long)((j) / (oh * ow)) * groups + group) * outs + (i)) * oh * ow \\
     + (j) % (oh * ow)] = (v) + START(i)
 """
-GRAD_INPUT = """
+_GRAD_INPUT = """
 #define A(i, l) weight[(((long)group * outs + (l) / (kh * kw)) * channels + (i)) * kh * kw \\
     + (l) % (kh * kw)]
 #define B(l, j) met(grad, l, j, group, LIST)
 #define STORE(i, j, v) y[(((long)((j) / (h * w)) * groups + group) * channels + (i)) * h * w \\
     + (j) % (h * w)] = (v)
 """
-GRAD_WEIGHT = """
+_GRAD_WEIGHT = """
 #define A(i, l) grad[(((long)((l) / (oh * ow)) * groups + group) * outs + (i)) * oh * ow \\
     + (l) % (oh * ow)]
 #define B(l, j) seen(x, j, l, group, LIST)
 #define STORE(i, j, v) y[((long)group * outs + (i)) * n + (j)] = (v)
 """
+
+FORMS = {
+    "conv": Form(
+        "x weight", m="outs", n="batch * oh * ow", k="channels * kh * kw", macros=_FORWARD
+    ),
+    "conv_grad_input": Form(
+        "grad weight", m="channels", n="batch * h * w", k="outs * kh * kw", macros=_GRAD_INPUT,
+        a_by_rows=False,
+    ),
+    "conv_grad_weight": Form(
+        "x grad", m="outs", n="channels * kh * kw", k="batch * oh * ow", macros=_GRAD_WEIGHT,
+        b_by_columns=False,
+    ),
+}  # fmt: skip
+
 # What place q of y sees of term l, and which grad has seen place q of x as its term l.
-ELEMENTS = """
+_ELEMENTS = """
 #define GIVEN int groups, int channels, int h, int w, int outs, int oh, int ow, int kh, int kw, \\
     int sh, int sw, int dh, int dw, int ph, int pw
 #define LIST groups, channels, h, w, outs, oh, ow, kh, kw, sh, sw, dh, dw, ph, pw
@@ -60,43 +94,31 @@ FUNCTION KIND met(const GLOBAL KIND *grad, int l, int q, int group, GIVEN)
 
 
 @cache
-def source(code: str, name: str, biased: bool) -> Source:
+def source(code: str, op: str, biased: bool) -> Source:
     """The kernel of one of the three."""
-    macros = {"conv": FORWARD, "conv_grad_input": GRAD_INPUT, "conv_grad_weight": GRAD_WEIGHT}[name]
-    sizes = {
-        "conv": ("outs", "batch * oh * ow", "channels * kh * kw"),
-        "conv_grad_input": ("channels", "batch * h * w", "outs * kh * kw"),
-        "conv_grad_weight": ("outs", "channels * kh * kw", "batch * oh * ow"),
-    }[name]
-    before = "    const int group = GROUP_Z"
-    before += "".join(f", {v} = {e}" for v, e in zip("mnk", sizes, strict=True)) + ";"
-    start = f"#define START(i) {'bias[group * outs + (i)]' if biased else '0'}\n"
+    form = FORMS[op]
+    start = "bias[group * outs + (i)]" if biased else "0"
     body = tiled.text(
-        code, a_by_rows=name != "conv_grad_input", b_by_columns=name != "conv_grad_weight",
-        before=before,
+        code, a_by_rows=form.a_by_rows, b_by_columns=form.b_by_columns,
+        before=f"    const int group = GROUP_Z, m = {form.m}, n = {form.n}, k = {form.k};",
     )  # fmt: skip
-    operands = {"conv": ("x", "weight"), "conv_grad_input": ("grad", "weight")}
-    ins = (*operands.get(name, ("x", "grad")), *(("bias",) if biased else ()))
+    kind, first = f"#define KIND {TYPES[code][0]}\n", f"#define START(i) {start}\n"
     return Source(
-        f"{name}_tiled",
-        (*((each, code, "in") for each in ins), ("y", code, "out")),
-        tuple((each, "int") for each in SIZES),
+        f"{op}_tiled",
+        operands(code, form.ins, biased=biased),
+        numbers(SIZES),
         body,
-        (f"#define KIND {TYPES[code][0]}\n", ELEMENTS, start, macros),
+        (kind, _ELEMENTS, first, form.macros),
         group=(tiled.GROUP,),
     )
 
 
-def call(g: Geometry, name: str, *, biased: bool = False) -> Call:
+def product(g: Geometry, op: str, *, biased: bool = False) -> Call:
     """The call of one of the three for its inputs and its output."""
     m, n = {
         "conv": (g.o, g.n * g.places),
         "conv_grad_input": (g.c, g.n * g.h * g.w),
         "conv_grad_weight": (g.o, g.terms),
-    }[name]
-    numbers = (
-        g.n, g.groups, g.c, g.h, g.w, g.o, g.oh, g.ow, g.kh, g.kw, *g.stride, *g.dilation, *g.before
-    )  # fmt: skip
-    operands = (0, 1, 2, 3) if biased else (0, 1, 2)
-    group = (tiled.GROUP, 1, 1)
-    return Call(source(g.code, name, biased), tiled.items(m, n, g.groups), group, operands, numbers)
+    }[op]
+    used = (0, 1, 2, 3) if biased else (0, 1, 2)
+    return call(source(g.code, op, biased), tiled.items(m, n, g.groups), used, g.numbers)

@@ -12,15 +12,25 @@ Source: arXiv:1509.09308, section 4.1.
 from __future__ import annotations
 
 from functools import cache
+from string import Template
 
-from singa_core.kernels.c.dialect import Call, Source
-from singa_opencl.kernels.conv_direct import COPY
-from singa_opencl.kernels.conv_geometry import Geometry, panels
-from singa_opencl.kernels.gemm import BLOCK_BYTES, Tile, products, rows_for, types
+from singa_core.kernels.c.dialect import Call, Source, Target
+from singa_core.spec import Shape
+from singa_opencl.kernels.conv_geometry import (
+    COPY_LINE,
+    ROUNDS,
+    Found,
+    Geometry,
+    packed_bytes,
+    panels,
+    positions,
+)
+from singa_opencl.kernels.gemm import BLOCK_BYTES, rounded
+from singa_opencl.kernels.registers import Tile, products, rows_for, types
+from singa_opencl.kernels.text import call, numbers, operands
 
 TURNED_BYTES = 256 << 10  # of what is multiplied: they stay in a second-level cache
 LEAST_CHANNELS = 32
-ROUNDS = 3  # work items for each unit, at least
 
 
 def fits(g: Geometry, shared: int) -> bool:
@@ -45,7 +55,7 @@ def plane(g: Geometry, rows: int) -> int:
 
 def size(g: Geometry, rows: int) -> int:
     """Elements of what is multiplied for `rows` rows of tiles, in panels of 16."""
-    return 16 * g.c * -(-rows * grid(g)[1] // 16) * 16
+    return 16 * g.c * rounded(rows * grid(g)[1], 16)
 
 
 def cut(g: Geometry, units: int) -> int:
@@ -58,10 +68,7 @@ def cut(g: Geometry, units: int) -> int:
     return rows
 
 
-@cache
-def weight_source(tile: Tile) -> Source:
-    """G w G' of all weights, in panels [product][group][panel][outer][row]."""
-    body = """
+_WEIGHT = """
     const int panel = GROUP, group = GROUP_Y;
     const GLOBAL T *from = weight + start + group * sg + (long)panel * MR * si;
     const long far = (long)groups * panels * MR * outer;
@@ -86,26 +93,33 @@ def weight_source(tile: Tile) -> Source:
             }
         }
 """
-    ints = ("groups", "rows", "outer", "panels")
-    longs = ("start", "sg", "si", "sl", "sr", "ss")
+
+
+@cache
+def weight_source(tile: Tile) -> Source:
+    """G w G' of all weights, in panels [product][group][panel][outer][row]."""
     return Source(
         f"winograd_weight_{tile.rows}",
-        (("weight", tile.code, "in"), ("packed", tile.code, "out")),
-        (*((name, "int") for name in ints), *((name, "long") for name in longs)),
-        body,
+        operands(tile.code, "weight", "packed"),
+        numbers("groups rows outer panels", "start sg si sl sr ss"),
+        _WEIGHT,
         (types(tile),),
     )
 
 
-def weight_call(g: Geometry, tile: Tile, operands: tuple[int, int], *, turned: bool) -> Call:
-    """The call that turns the weight; `turned`: it is that of the gradient's other convolution."""
-    if turned:  # (groups * c, o, 3, 3) in memory, taps back to front
-        steps = (8, g.c * g.o * 9, 9, g.o * 9, -3, -1)
-    else:
-        steps = (0, g.o * g.c * 9, g.c * 9, 9, 3, 1)
-    count = panels(g.o, tile)
-    numbers = (g.groups, g.o, g.c, count, *steps)
-    return Call(weight_source(tile), (count, g.groups, 1), (1, 1, 1), operands, numbers)
+def turn_weight(g: Geometry, tile: Tile, operands: Shape, *, turned: bool) -> Call:
+    """The call that makes them of a weight (groups * o, c, 3, 3).
+
+    Args:
+        turned: the weight is that of the convolution whose gradient g is, (groups * c, o, 3, 3);
+            its taps go back to front.
+    """
+    values = {
+        "groups": g.groups, "rows": g.o, "outer": g.c, "panels": panels(g.o, tile),
+        "start": 8 if turned else 0, "sg": g.o * g.c * 9, "si": 9 if turned else g.c * 9,
+        "sl": g.o * 9 if turned else 9, "sr": -3 if turned else 3, "ss": -1 if turned else 1,
+    }  # fmt: skip
+    return call(weight_source(tile), (values["panels"], g.groups, 1), operands, values)
 
 
 # Elements of the tiles q, q + 1, ... as 16 vectors; across % W == 0 makes neighbours of them.
@@ -151,103 +165,106 @@ _STORED = """
 """
 
 
-@cache
-def source(tile: Tile, seen: int, turned: int, in_rows: bool, biased: bool) -> Source:
-    """The kernel; `seen` and `turned` are elements of scratch."""
-    body = f"""
-    SHARED V plane_[({seen} + W - 1) / W], turned_[{turned} / W];
+# B' x B of what the rows see, one channel after the other, in panels [product][panel][channel].
+_TURN = """
+    SHARED V plane_[($SEEN + W - 1) / W], turned_[$TURNED / W];
     SHARED T *plane = (SHARED T *)plane_, *turned = (SHARED T *)turned_;
     const int bands = (down + rows - 1) / rows, n = GROUP / bands, first = GROUP % bands * rows;
     const int group = GROUP_Z, own = min(rows, down - first), tiles = own * across;
     const int count = (tiles + NR - 1) / NR, line = 2 * across + 2, top = 2 * first;
-    for (int c = 0; c < channels; c++) {{
+    for (int c = 0; c < channels; c++) {
         const GLOBAL T *image = x + (((long)n * groups + group) * channels + c) * h * w;
-        for (int l = 0; l < 2 * own + 2; l++) {{
+        for (int l = 0; l < 2 * own + 2; l++) {
             const int at = top - ph + l;
             if (at < 0 || at >= h)
                 for (int i = 0; i < line; i++) plane[l * line + i] = 0;
             else
                 copy_line(image + (long)at * w, w, -pw, 1, line, plane + l * line);
-        }}
-        for (int q = 0; q < tiles; q += W) {{
+        }
+        for (int q = 0; q < tiles; q += W) {
             V d[16];
-{_SEEN_IN_ROWS if in_rows else _SEEN}
-            for (int k = 0; k < 4; k++) {{
+$load
+            for (int k = 0; k < 4; k++) {
                 const V d0 = d[k], d1 = d[4 + k], d2 = d[8 + k], d3 = d[12 + k];
                 d[k] = d0 - d2; d[4 + k] = d1 + d2; d[8 + k] = d2 - d1; d[12 + k] = d1 - d3;
-            }}
+            }
             SHARED T *to = turned + ((long)(q / NR) * channels + c) * NR + q % NR;
             const long far = (long)count * channels * NR;
-            for (int i = 0; i < 4; i++) {{
+            for (int i = 0; i < 4; i++) {
                 const V d0 = d[4 * i], d1 = d[4 * i + 1], d2 = d[4 * i + 2], d3 = d[4 * i + 3];
                 *(SHARED V *)(to + 4 * i * far) = d0 - d2;
                 *(SHARED V *)(to + (4 * i + 1) * far) = d1 + d2;
                 *(SHARED V *)(to + (4 * i + 2) * far) = d2 - d1;
                 *(SHARED V *)(to + (4 * i + 3) * far) = d1 - d3;
-            }}
-        }}
+            }
+        }
         if (tiles % NR && tiles % NR <= W) /* the other half of the last panel is multiplied too */
             for (int k = 0; k < 16; k++)
                 *(SHARED V *)(turned + (((long)k * count + count - 1) * channels + c) * NR + W) = 0;
-    }}
+    }
+"""
+# Panel by panel of weights and of tiles: the 16 products, and y = A' m A of them.
+_MULTIPLY = """\
     for (int panel = 0; panel < panels; panel++)
-        for (int j = 0; j < count; j++) {{
+        for (int j = 0; j < count; j++) {
             V m[16][MR * NR / W];
             for (int k = 0; k < 16; k++)
                 products(weight + (((long)k * groups + group) * panels + panel) * MR * channels,
                          turned + ((long)k * count + j) * channels * NR, channels, m[k]);
-            for (int i = 0; i < min(MR, outs - panel * MR); i++) {{
+            for (int i = 0; i < min(MR, outs - panel * MR); i++) {
                 const int o = panel * MR + i;
-                const T e = {"bias[group * outs + o]" if biased else "0"};
+                const T e = $bias;
                 GLOBAL T *to = y + (((long)n * groups + group) * outs + o) * oh * ow;
-                for (int v = 0; v < NR / W; v++) {{
+                for (int v = 0; v < NR / W; v++) {
                     const int q = j * NR + v * W, at = i * (NR / W) + v;
                     if (q >= tiles) break;
                     V t[2][4], made[4];
-                    for (int k = 0; k < 4; k++) {{
+                    for (int k = 0; k < 4; k++) {
                         const V m1 = m[4 + k][at], m2 = m[8 + k][at];
                         t[0][k] = m[k][at] + m1 + m2;
                         t[1][k] = m1 - m2 - m[12 + k][at];
-                    }}
-                    for (int k = 0; k < 2; k++) {{
+                    }
+                    for (int k = 0; k < 2; k++) {
                         made[2 * k] = t[k][0] + t[k][1] + t[k][2];
                         made[2 * k + 1] = t[k][1] - t[k][2] - t[k][3];
-                    }}
-                    {{
-{_STORED_IN_ROWS if in_rows else _STORED}
-                    }}
-                }}
-            }}
-        }}
+                    }
+                    {
+$store
+                    }
+                }
+            }
+        }
 """
-    ints = ("groups", "channels", "h", "w", "outs", "oh", "ow", "ph", "pw", "down", "across")
-    ints += ("panels", "rows")
-    code = tile.code
-    bias = (("bias", code, "in"),) if biased else ()
+_BODY = Template(_TURN + _MULTIPLY)
+
+
+@cache
+def source(tile: Tile, seen: int, turned: int, in_rows: bool, biased: bool) -> Source:
+    """The kernel; `seen` and `turned` are elements of scratch."""
+    body = _BODY.substitute(
+        SEEN=seen, TURNED=turned, bias="bias[group * outs + o]" if biased else "0",
+        load=_SEEN_IN_ROWS if in_rows else _SEEN, store=_STORED_IN_ROWS if in_rows else _STORED,
+    )  # fmt: skip
     return Source(
         "conv_winograd",
-        (("x", code, "in"), ("weight", code, "in"), *bias, ("y", code, "out")),
-        tuple((name, "int") for name in ints),
+        operands(tile.code, "x weight", biased=biased),
+        numbers("groups channels h w outs oh ow ph pw down across panels rows"),
         body,
-        (types(tile), COPY, products(tile, "GLOBAL")),
+        (types(tile), COPY_LINE, products(tile, "GLOBAL")),
     )
 
 
-def forward(
-    g: Geometry, *, biased: bool, turned: bool = False, units: int, shared: int
-) -> tuple[list[Call], int]:
+def forward(target: Target, g: Geometry, *, biased: bool, turned: bool = False) -> Found:
     """Calls for (x, weight[, bias], y, workspace) and the workspace's bytes, as `conv_direct`."""
     tile = Tile(g.code, rows_for(g.o))
     down, across = grid(g)
-    rows, count = cut(g, units), panels(g.o, tile)
-    y = 3 if biased else 2
+    rows = cut(g, target.units)
     in_rows = across % tile.width == 0 and g.ow % 2 == 0
     kernel = source(tile, plane(g, rows), size(g, rows), in_rows, biased)
-    numbers = (
-        g.groups, g.c, g.h, g.w, g.o, g.oh, g.ow, *g.before, down, across, count, rows
-    )  # fmt: skip
-    between = (2,) if biased else ()
-    items = (g.n * -(-down // rows), 1, g.groups)
-    call = Call(kernel, items, (1, 1, 1), (0, y + 1, *between, y), numbers)
-    nbytes = 16 * g.groups * count * tile.rows * g.c * g.itemsize
-    return [weight_call(g, tile, (1, y + 1), turned=turned), call], nbytes
+    values = {"down": down, "across": across, "panels": panels(g.o, tile), "rows": rows}
+    weight, used = positions(biased=biased)
+    calls = [
+        turn_weight(g, tile, weight, turned=turned),
+        call(kernel, (g.n * -(-down // rows), 1, g.groups), used, g.numbers | values),
+    ]
+    return calls, packed_bytes(g.o, g.c, 16 * g.groups, tile)

@@ -8,12 +8,59 @@ Where elements come from and go to is text of the caller, so that convolutions a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
+from string import Template
 
 from singa_core.kernels.c.dialect import TYPES, Call, Source, Target
+from singa_opencl.kernels.product import MATRIX, STRIDES, Product
+from singa_opencl.kernels.text import call, numbers, operands
 
 SIDE, DEPTH, GROUP = 64, 16, 256
+
+_BODY = Template("""
+    SHARED $kind as[$DEPTH][$LINE], bs[$DEPTH][$LINE];
+$before
+    const int top = GROUP * $SIDE, left = GROUP_Y * $SIDE;
+    const int tx = LID % 16, ty = LID / 16;
+    $kind s[4][4];
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 4; j++) s[i][j] = 0;
+    for (int start = 0; start < k; start += $DEPTH) {
+        for (int u = 0; u < 4; u++) {
+            $place_a
+            as[l][i] = top + i < m && start + l < k ? A(top + i, start + l) : 0;
+        }
+        for (int u = 0; u < 4; u++) {
+            $place_b
+            bs[l][j] = left + j < n && start + l < k ? B(start + l, left + j) : 0;
+        }
+        BARRIER;
+        for (int l = 0; l < $DEPTH; l++) {
+            $kind a[4], b[4];
+            for (int i = 0; i < 4; i++) a[i] = as[l][ty + 16 * i];
+            for (int j = 0; j < 4; j++) b[j] = bs[l][tx + 16 * j];
+            for (int i = 0; i < 4; i++)
+                for (int j = 0; j < 4; j++) s[i][j] += a[i] * b[j];
+        }
+        BARRIER;
+    }
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 4; j++) {
+            const int row = top + ty + 16 * i, column = left + tx + 16 * j;
+            if (row < m && column < n) STORE(row, column, s[i][j]);
+        }
+""")
+
+_MACROS = Template("""
+#define A(i, l) pa[(i) * am + (l) * ak]
+#define B(l, j) pb[(l) * bk + (j) * bn]
+#define STORE(i, j, v) y[z * m * n + (long)(i) * n + (j)] = $bias(v)
+""")
+_MATRICES = Template("""
+$matrix
+    const GLOBAL $kind *pa = a + z0 * a0 + z1 * a1 + z2 * a2;
+    const GLOBAL $kind *pb = b + z0 * b0 + z1 * b1 + z2 * b2;
+""")
 
 
 def fits(target: Target, code: str) -> bool:
@@ -26,46 +73,22 @@ def text(code: str, *, a_by_rows: bool, b_by_columns: bool, before: str = "") ->
     """The body of a kernel that defines A(i, l), B(l, j) and STORE(i, j, v), and m, n, k.
 
     Args:
+        code: the dtype of all operands.
         a_by_rows: neighbours in memory are along k in a; else along m.
         b_by_columns: neighbours in memory are along n in b; else along k.
         before: statements that go first.
     """
-    kind = TYPES[code][0]
-    quick_k = f"const int l = LID % {DEPTH}, i = LID / {DEPTH} + u * {GROUP // DEPTH};"
-    quick_i = f"const int i = LID % {SIDE}, l = LID / {SIDE} + u * {GROUP // SIDE};"
-    return f"""
-    SHARED {kind} as[{DEPTH}][{SIDE + 1}], bs[{DEPTH}][{SIDE + 1}];
-{before}
-    const int top = GROUP * {SIDE}, left = GROUP_Y * {SIDE};
-    const int tx = LID % 16, ty = LID / 16;
-    {kind} s[4][4];
-    for (int i = 0; i < 4; i++)
-        for (int j = 0; j < 4; j++) s[i][j] = 0;
-    for (int start = 0; start < k; start += {DEPTH}) {{
-        for (int u = 0; u < 4; u++) {{
-            {quick_k if a_by_rows else quick_i}
-            as[l][i] = top + i < m && start + l < k ? A(top + i, start + l) : 0;
-        }}
-        for (int u = 0; u < 4; u++) {{
-            {(quick_i if b_by_columns else quick_k).replace(" i = ", " j = ")}
-            bs[l][j] = left + j < n && start + l < k ? B(start + l, left + j) : 0;
-        }}
-        BARRIER;
-        for (int l = 0; l < {DEPTH}; l++) {{
-            {kind} a[4], b[4];
-            for (int i = 0; i < 4; i++) a[i] = as[l][ty + 16 * i];
-            for (int j = 0; j < 4; j++) b[j] = bs[l][tx + 16 * j];
-            for (int i = 0; i < 4; i++)
-                for (int j = 0; j < 4; j++) s[i][j] += a[i] * b[j];
-        }}
-        BARRIER;
-    }}
-    for (int i = 0; i < 4; i++)
-        for (int j = 0; j < 4; j++) {{
-            const int row = top + ty + 16 * i, column = left + tx + 16 * j;
-            if (row < m && column < n) STORE(row, column, s[i][j]);
-        }}
-"""
+    return _BODY.substitute(
+        kind=TYPES[code][0], SIDE=SIDE, DEPTH=DEPTH, LINE=SIDE + 1, before=before,
+        place_a=place("i", along_k=a_by_rows), place_b=place("j", along_k=not b_by_columns),
+    )  # fmt: skip
+
+
+def place(name: str, *, along_k: bool) -> str:
+    """Which element of a piece a work item loads: `l` of k, and `name` of m or n."""
+    if along_k:
+        return f"const int l = LID % {DEPTH}, {name} = LID / {DEPTH} + u * {GROUP // DEPTH};"
+    return f"const int {name} = LID % {SIDE}, l = LID / {SIDE} + u * {GROUP // SIDE};"
 
 
 def items(m: int, n: int, batch: int) -> tuple[int, int, int]:
@@ -76,50 +99,21 @@ def items(m: int, n: int, batch: int) -> tuple[int, int, int]:
 @cache
 def source(code: str, a_by_rows: bool, b_by_columns: bool, biased: bool) -> Source:
     """The kernel for matrices with strides."""
-    start = "bias[j] + " if biased else ""
-    macros = f"""
-#define A(i, l) pa[(i) * am + (l) * ak]
-#define B(l, j) pb[(l) * bk + (j) * bn]
-#define STORE(i, j, v) y[z * m * n + (long)(i) * n + (j)] = {start.replace("[j]", "[(j)]")}(v)
-"""
-    kind = TYPES[code][0]
-    before = f"""
-    const long z = GROUP_Z, z0 = z % size0, z1 = z / size0 % size1, z2 = z / size0 / size1;
-    const GLOBAL {kind} *pa = a + z0 * a0 + z1 * a1 + z2 * a2;
-    const GLOBAL {kind} *pb = b + z0 * b0 + z1 * b1 + z2 * b2;
-"""
-    body = text(code, a_by_rows=a_by_rows, b_by_columns=b_by_columns, before=before)
-    ints = ("m", "n", "k", "size0", "size1")
-    longs = ("am", "ak", "bk", "bn", "a0", "a1", "a2", "b0", "b1", "b2")
-    bias = (("bias", code, "in"),) if biased else ()
+    before = _MATRICES.substitute(matrix=MATRIX, kind=TYPES[code][0])
     return Source(
         "gemm_tiled",
-        (("a", code, "in"), ("b", code, "in"), *bias, ("y", code, "out")),
-        (*((name, "int") for name in ints), *((name, "long") for name in longs)),
-        body,
-        (macros,),
+        operands(code, "a b", biased=biased),
+        numbers("m n k size0 size1", STRIDES),
+        text(code, a_by_rows=a_by_rows, b_by_columns=b_by_columns, before=before),
+        (_MACROS.substitute(bias="bias[(j)] + " if biased else ""),),
         group=(GROUP,),
     )
 
 
-def product(
-    code: str,
-    sizes: tuple[int, int, int],
-    a: Sequence[int],
-    b: Sequence[int],
-    batch: Sequence[tuple[int, int, int]] = (),
-    *,
-    target: Target,
-    biased: bool = False,
-) -> Call | None:
-    """The call for y[z] = a[z] @ b[z], as in `gemm.product`; None if groups are too small."""
-    if not fits(target, code):
+def product(p: Product, target: Target) -> Call | None:
+    """The call for a product; None if groups are too small."""
+    if not fits(target, p.code):
         return None
-    m, n, k = sizes
-    axes = (*batch, *((1, 0, 0),) * (3 - len(batch)))
-    count = axes[0][0] * axes[1][0] * axes[2][0]
-    kernel = source(code, abs(a[1]) <= abs(a[0]), abs(b[1]) <= abs(b[0]), biased)
-    numbers = (m, n, k, axes[0][0], axes[1][0], *a, *b)
-    numbers += tuple(axis[1] for axis in axes) + tuple(axis[2] for axis in axes)
-    operands = (0, 1, 2, 3) if biased else (0, 1, 2)
-    return Call(kernel, items(m, n, count), (GROUP, 1, 1), operands, numbers)
+    m, n, _ = p.sizes
+    kernel = source(p.code, abs(p.a[1]) <= abs(p.a[0]), abs(p.b[1]) <= abs(p.b[0]), p.biased)
+    return call(kernel, items(m, n, p.count), p.operands, p.numbers)
