@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
 from singa_core.checks import check_flag, check_integer
 from singa_core.device import Device
 from singa_core.program import Executable, Timing
 
-PROFILE: ContextVar[Profile | None] = ContextVar("singa_profile", default=None)
+PROFILES: ContextVar[tuple[Profile, ...]] = ContextVar("singa_profiles", default=())
+"""Of the blocks that a thread or an asyncio task is in; the last one counts."""
 
 HEAD: Final = ("operation", "launches", "ms", "us each", "share")
 WIDEST: Final = 60
@@ -48,14 +49,18 @@ class Profile:
         self.launches: list[Timing] = []
         self.replays = 0
         self.devices: list[str] = []
-        self._tokens: list[Token[Profile | None]] = []
 
     def __enter__(self) -> Profile:
-        self._tokens.append(PROFILE.set(self))
+        before = PROFILES.get()
+        try:
+            PROFILES.set((*before, self))
+        except BaseException:  # an interrupt, right after it was set
+            PROFILES.set(before)
+            raise
         return self
 
     def __exit__(self, *failure: object) -> None:
-        PROFILE.reset(self._tokens.pop())
+        PROFILES.set(PROFILES.get()[:-1])
 
     def add(self, device: str, timings: Sequence[Timing]) -> None:
         """Another replay. The engine calls it."""
@@ -126,7 +131,8 @@ def profile() -> Profile:
     [('add', 'float32 (2,), float32 (2,)')]
 
     `print(times)` shows a table of totals, `times.table(by_shape=True)` one that tells shapes
-    apart. The same block may be entered several times: it goes on counting.
+    apart. The same block may be entered several times, also by several threads: it goes on
+    counting.
     """
     return Profile()
 
@@ -138,11 +144,11 @@ def run(
     scalars: Callable[[], Sequence[Any]],
 ) -> list[Any]:
     """A run of an executable, and a profiled one in a block of `profile`."""
-    asked = PROFILE.get()
-    if asked is None:
+    asked = PROFILES.get()
+    if not asked:
         return executable.run(args, scalars)
     results, timings = executable.profile(args, scalars)
-    asked.add(device.name, timings)
+    asked[-1].add(device.name, timings)
     return results
 
 

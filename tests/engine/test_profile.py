@@ -7,6 +7,7 @@ import pytest
 import singa_core as sc
 from checks import must_copy
 from nets import batch, check_profile, contents, made
+from singa_core import profiling
 from singa_core.errors import ArgumentError, DeviceFailure, StateLost
 from singa_core.profiling import Profile
 from singa_core.program import Timing
@@ -56,6 +57,66 @@ def test_only_the_block_is_timed_and_only_in_its_thread(array):
     with times:  # goes on counting
         double(x)
     assert (times.replays, inner.replays) == (3, 1)
+
+
+def test_two_threads_may_be_in_one_block(array):
+    """The first to enter is the first to leave, and counts no more."""
+    double = sc.graph(lambda x: x + x)
+    x = array([1.0])
+    double(x)
+    times = Profile()
+    entered, left = threading.Event(), threading.Event()
+    failures = []
+
+    def other():
+        try:
+            with times:
+                double(x)
+                entered.set()
+                assert left.wait(60)
+                double(x)
+            double(x)
+        except BaseException as failure:
+            failures.append(failure)
+            entered.set()
+
+    thread = threading.Thread(target=other)
+    with times:
+        thread.start()
+        assert entered.wait(60)
+        double(x)
+    double(x)
+    left.set()
+    thread.join()
+    assert failures == []
+    assert times.replays == 3
+
+
+def test_a_block_that_an_interrupt_keeps_from_being_entered_times_nothing(array, monkeypatch):
+    class Interrupted:
+        """A context variable; an interrupt comes right after it was set for the first time."""
+
+        def __init__(self, var):
+            self.var, self.get, self.calls = var, var.get, 0
+
+        def set(self, value):
+            self.var.set(value)
+            self.calls += 1
+            if self.calls == 1:
+                raise KeyboardInterrupt
+
+    double = sc.graph(lambda x: x + x)
+    x = array([1.0])
+    times = Profile()
+    with monkeypatch.context() as patch:
+        patch.setattr(profiling, "PROFILES", Interrupted(profiling.PROFILES))
+        with pytest.raises(KeyboardInterrupt), times:
+            raise AssertionError("entered")
+    double(x)
+    assert times.replays == 0
+    with times, sc.profile() as inner:
+        double(x)
+    assert (times.replays, inner.replays) == (0, 1)
 
 
 def test_a_graph_bound_anew_is_profiled_where_its_memory_is_now(array, device):
