@@ -10,15 +10,20 @@ from typing import Any, Final
 
 import numpy as np
 
+from singa_core import kernels
 from singa_core.conformance.checking import Unsupported
 from singa_core.conformance.groups.common import raises
 from singa_core.conformance.oracles.common import HostArray
 from singa_core.conformance.tolerances import differs, expect
 from singa_core.device import Device
+from singa_core.dtype import float32
 from singa_core.engine import GraphFunction
 from singa_core.errors import OutOfRange
+from singa_core.kernels.c import CallTable
 from singa_core.optable import OPS
 from singa_core.passes.fuse import OPERAND
+from singa_core.resolve import Entry, find_entry
+from singa_core.spec import Spec
 from singa_core.storage import as_bytes
 from singa_core.tensor import Tensor, tensor
 
@@ -127,9 +132,10 @@ def capacity(device: Device) -> None:
 def fuses(device: Device) -> None:
     """Chains of the ops that are named are one launch; or every op is one."""
     able = device.capabilities.fuses
-    first, second = ([n for n in SCALAR if n in able] if able else [*SCALAR])[:2] or (None, None)
-    if first is None or second is None:
+    names = [name for name in SCALAR if name in able] if able else SCALAR
+    if not names:
         raise Unsupported  # it fuses other ops only
+    first, second = (*names, *names)[:2]
 
     def chain(x: Tensor, y: Tensor) -> Any:
         return _apply(second, _apply(first, x, y), y)
@@ -141,20 +147,70 @@ def fuses(device: Device) -> None:
 
 
 def parameters(device: Device) -> None:
-    """As many arguments as a launch can take are taken: a chain has as many operands."""
+    """Chains have as many operands as are expected to fit; where bytes are told, all are taken.
+
+    Only kernels in C tell how many bytes of arguments a launch has. Those of other languages are
+    tried with one operand for every `OPERAND` bytes, which is what the core makes use of.
+    """
     able = device.capabilities
-    add = next((name for name in ("add", "maximum") if name in able.fuses), None)
-    if add is None:
+    name = next((name for name in ("add", "maximum") if name in able.fuses), None)
+    if name is None:
         raise Unsupported  # nothing makes launches of many operands
-    hosts = [np.arange(5, dtype=np.float32) + n for n in range(able.parameters // OPERAND + 1)]
 
     def chain(*xs: Tensor) -> Any:
-        return functools.reduce(OPS[add], xs)
+        return functools.reduce(OPS[name], xs)
 
+    xs = operands(device, able.parameters // OPERAND + 1)
     step = GraphFunction(chain, device=device)
-    xs = [tensor(host, device=device) for host in hosts]
     same("a chain of many operands", step(*xs).numpy(), chain(*xs).numpy())
     launched(step, "fused", wanted=True)
+    count = fullest(device, name)
+    if count is not None:
+        xs = operands(device, count)
+        y = OPS["fused"](*xs, **chained(name, count))
+        same("a launch with all the arguments", y.numpy(), chain(*xs).numpy())
+
+
+def operands(device: Device, count: int) -> list[Tensor]:
+    """Five whole numbers in each of as many tensors, no two alike."""
+    return [tensor(np.arange(5, dtype=np.float32) + n, device=device) for n in range(count)]
+
+
+def chained(name: str, count: int) -> dict[str, Any]:
+    """The attributes of `fused` for an op between each two of `count` values."""
+    first = (name, (), (0, 1), float32)
+    more = [(name, (), (count + n, n + 2), float32) for n in range(count - 2)]
+    return {"steps": (first, *more), "results": (2 * count - 2,)}
+
+
+def fullest(device: Device, name: str) -> int | None:
+    """How many inputs of a chain fill the arguments of a launch; None if its kernel tells not.
+
+    Raises: Mismatch if such a launch is declined.
+    """
+    fused, form = OPS["fused"], Spec((5,), "float32")
+
+    def entry_of(count: int) -> Entry:
+        attrs = tuple(chained(name, count).values())
+        return find_entry(device, fused, attrs, (form,) * count)
+
+    kernel = entry_of(2).kernel
+    table = None if kernel is None else kernels.table(kernel.language)
+    if kernel is None or not isinstance(table, CallTable):
+        return None
+    calls_of, target = table.calls_of(kernel), device.target(kernel.language)
+
+    def nbytes(count: int) -> int:
+        made = calls_of(target, (form,) * count, (form,), **chained(name, count))
+        calls = made[0] if isinstance(made, tuple) else made
+        return max((call.parameters for call in calls or ()), default=0)
+
+    most, count = device.capabilities.parameters, 2
+    while 0 < nbytes(count + 1) <= most:
+        count += 1
+    served = entry_of(count).kernel is kernel
+    expect(served, f"a launch with {nbytes(count)} of {most} bytes of arguments is declined")
+    return count
 
 
 def _apply(name: str, x: Tensor, y: Tensor) -> Any:

@@ -17,6 +17,7 @@ from singa_core.device import Capabilities, Device
 from singa_core.dtype import ALL, bfloat16
 from singa_core.executable import LoopExecutable
 from singa_core.kernels import KernelTable, add_table
+from singa_core.kernels.c.dialect import Target
 from singa_core.optable import OPS
 from singa_core.registry import Manifest, Probe
 
@@ -175,6 +176,34 @@ class claims_to_join_updates(Planted):
     """Its kernel for updates together wants none."""
 
     able = replace(Planted.able, batches=frozenset({"add", "mul"}))
+
+
+class Narrow(Target):
+    """Runs chains of sums, if they have no more than `takes` bytes of arguments."""
+
+    takes = Target.parameters // 3
+
+    def launch(self, calls, operands):
+        def run(*handles):
+            if any(call.parameters > self.takes for call in calls):
+                raise RuntimeError("too many arguments")
+            np.add.reduce(handles[:-1], out=handles[-1])
+
+        return run
+
+
+@plant("errors", "errors::*", spoil={"fused": spoilers.declines})
+class overstates_its_arguments(Planted):
+    """A launch takes a third of the bytes that it says: more than the core counts on."""
+
+    able = replace(Planted.able, fuses=frozenset({"add"}))
+
+    def __init__(self):
+        super().__init__()
+        self.languages = (*self.languages, "c")
+
+    def target(self, language):
+        return Narrow() if language == "c" else super().target(language)
 
 
 @plant("device", "device::*", able=replace(Planted.able, largest=4096))
