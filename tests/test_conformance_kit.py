@@ -20,6 +20,7 @@ import pytest
 import singa_core.conformance.groups as groups
 from house import counts
 from singa_core.conformance import badge, checking, page, report
+from singa_core.conformance.backend import describe
 from singa_core.conformance.cases import PRIMITIVES, signatures
 from singa_core.conformance.claims import CLAIMS
 from singa_core.conformance.edges import trials
@@ -459,6 +460,16 @@ def test_every_claim_is_about_a_capability():
     }  # undeclared types, arenas, allocations
     assert set(CLAIMS) | elsewhere == named
     assert set(page.ABLE) <= named
+
+
+def test_a_report_tells_every_capability():
+    able = registry.resolve("cpu_numpy").capabilities
+    told = describe(registry.resolve("cpu_numpy"))
+    sets = {"fuses": sorted(able.fuses), "batches": sorted(able.batches)}
+    wanted = {f.name: getattr(able, f.name) for f in dataclasses.fields(able)} | sets
+    assert told["capabilities"] | {"dtypes": able.dtypes} == wanted
+    assert told["dtypes"] == sorted(dtype.name for dtype in able.dtypes)
+    assert json.loads(json.dumps(told)) == told
 
 
 def test_every_test_of_a_group_takes_a_device_and_cases():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+from dataclasses import fields
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any
@@ -57,16 +58,18 @@ def describe(device: Device) -> dict[str, Any]:
         "driver": device.driver,
         "dtypes": sorted(d.name for d in able.dtypes),
         "capabilities": {
-            "alignment": able.alignment, "sub_buffers": able.sub_buffers, "host": able.host,
-            "synchronous": able.synchronous, "concurrent": able.concurrent,
-            "capacity": able.capacity, "largest": able.largest, "fuses": sorted(able.fuses),
-            "batches": sorted(able.batches), "family": able.family,
+            f.name: plain(getattr(able, f.name)) for f in fields(able) if f.name != "dtypes"
         },
         "languages": list(device.languages),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "platform": f"{platform.system()} {platform.machine()}",
-    }  # fmt: skip
+    }
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: a set as a sorted list."""
+    return sorted(value) if isinstance(value, frozenset) else value
 
 
 def distribution(backend: str) -> str:
