@@ -240,6 +240,18 @@ def test_what_is_too_large_for_one_buffer_is_refused_wherever_it_is_asked_for(ei
     assert fits.sum().item() == 1000
 
 
+def test_what_is_more_than_the_capacity_is_refused_though_a_driver_would_promise_it(either):
+    model = new(either)
+    before, known = (learnt(model), drawn()), either.capabilities
+    held = either.memory.current
+    either.capabilities = replace(known, capacity=held + 100)
+    with pytest.raises(OutOfDeviceMemory, match=rf"out of memory: needs .* capacity {held + 100} "):
+        step(model, either)
+    either.capabilities = known
+    assert (learnt(model), drawn()) == before
+    step(model, either)
+
+
 # -- many operands ------------------------------------------------------------------------------------
 
 
