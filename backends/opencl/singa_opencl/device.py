@@ -9,7 +9,6 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +61,10 @@ class OpenCLDevice(Device):
         )
         self.native = device
         self.driver = f"{device.platform.name} {device.driver_version}, {device.name.strip()}"
+        self.context: Any = None
+        self.queue: Any = None
+        self.faults: Any = None  # words in which kernels tell of wrong indices
+        self._faults_read = np.zeros(3, np.int64)  # the same, as last read: found, site, value
         self._opened = False
         self._clocked: cl.CommandQueue | None = None
         self._staged: deque[cl.Event] = deque()
@@ -75,15 +78,17 @@ class OpenCLDevice(Device):
     # -- the context, made on first use ------------------------------------------------------------
 
     def open(self) -> None:
-        """Make the context and the queue, and see whether the driver can add."""
+        """Make the context and the queue; for family `cpu`, see that vectors are computed right.
+
+        Raises: DeviceFailure if they are not.
+        """
         with self._opening:
             if self._opened:
                 return
             self.context = cl.Context([self.native])
             self.queue = cl.CommandQueue(self.context, self.native)
-            self._fault = np.zeros(3, np.int64)
             flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-            self.faults = cl.Buffer(self.context, flags, hostbuf=self._fault)
+            self.faults = cl.Buffer(self.context, flags, hostbuf=self._faults_read)
             self.compiler.open(self.context, self.queue, self.faults)
             if self.capabilities.family == "cpu":
                 check_vectors(self)
@@ -169,8 +174,7 @@ class OpenCLDevice(Device):
     def synchronize(self) -> None:
         if self._opened:
             asked = self._ask_for_faults()
-            self.queue.finish()
-            self._settled()
+            self._finish()
             if asked is not None:
                 self._tell_faults()
 
@@ -178,14 +182,14 @@ class OpenCLDevice(Device):
         """Read what kernels have found, behind all pending work, if any could find something."""
         if not self.compiler.sites:
             return None
-        return cl.enqueue_copy(self.queue, self._fault, self.faults, is_blocking=False)
+        return cl.enqueue_copy(self.queue, self._faults_read, self.faults, is_blocking=False)
 
     def _tell_faults(self) -> None:
         """Raises: OutOfRange if a kernel has met a wrong index."""
-        found, site, value = self._fault.tolist()
+        found, site, value = self._faults_read.tolist()
         if found:
-            self._fault[:] = 0
-            cl.enqueue_copy(self.queue, self.faults, self._fault, is_blocking=True)
+            self._faults_read[:] = 0
+            cl.enqueue_copy(self.queue, self.faults, self._faults_read, is_blocking=True)
             op, rule = self.compiler.sites[site]
             raise OutOfRange(op, rule, value)
 
@@ -249,11 +253,7 @@ class OpenCLDevice(Device):
         queue.finish()
         return sum(event.profile.end - event.profile.start for event in events) * 1e-9
 
-    # -- faults ------------------------------------------------------------------------------------
-
-    def limit(self, nbytes: int) -> None:
-        """Count only so many bytes as its capacity."""
-        self.capabilities = replace(self.capabilities, capacity=nbytes)
+    # -- forks -------------------------------------------------------------------------------------
 
     def give_up(self) -> None:
         """In a forked child: every call is refused. The driver's threads are the parent's.
@@ -261,7 +261,7 @@ class OpenCLDevice(Device):
         A queue and an event may wait for work when they are freed, which would be for ever. So they
         are not freed, not even when the interpreter ends.
         """
-        for held in (vars(self).get("queue"), self._clocked, *self._staged):
+        for held in (self.queue, self._clocked, *self._staged):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
 
         def refuse(*args: Any) -> Any:

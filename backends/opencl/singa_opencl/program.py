@@ -41,15 +41,15 @@ class Compiler(Target):
         if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
             self.options.append("-cl-fp32-correctly-rounded-divide-sqrt")
         self.sites: list[tuple[str, str]] = []
-        self.fault: Any = None  # three words: found, site, value
+        self.faults: Any = None  # three words: found, site, value
         self.context: Any = None
         self.queue: Any = None
         self.waiting: list[Step] = []
         self._found: dict[Source, tuple[cl.Program, str]] = {}
 
-    def open(self, context: cl.Context, queue: cl.CommandQueue, fault: cl.Buffer) -> None:
+    def open(self, context: cl.Context, queue: cl.CommandQueue, faults: cl.Buffer) -> None:
         """Say where to compile and run, and where kernels tell of wrong indices."""
-        self.context, self.queue, self.fault = context, queue, (fault, 0)
+        self.context, self.queue, self.faults = context, queue, (faults, 0)
 
     def compile(self, sources: Sequence[Source]) -> None:
         """Compile kernels that are not known yet, all at once.
@@ -178,7 +178,7 @@ class Step:
         """Make the kernel and give it what it waits for. Raises: DeviceFailure."""
         self.kernel = self.work[1] = self.compiler.kernel(self.call)
         if FAULT in self.operands:
-            self.put(self.operands.index(FAULT), self.compiler.fault)
+            self.put(self.operands.index(FAULT), self.compiler.faults)
         for i, handle in self.handles.items():
             self.put(i, handle)
         self.handles.clear()
