@@ -91,6 +91,12 @@ def _circular(name: str) -> Callable[[DType], str]:
     return lambda dtype: f"{name if computed(dtype) == 'double' else name.upper()}({{a}})"
 
 
+def _tanh(dtype: DType) -> str:
+    """Exactly 1 from where it rounds to 1 on: in 1 + tanh(x) one unit less would be all there is."""
+    end = "19.07" if computed(dtype) == "double" else "9.02f"
+    return f"(fabs({{a}}) > ({{T}})({end}) ? copysign(({{T}})(1), {{a}}) : tanh({{a}}))"
+
+
 def _text(text: str) -> Callable[[DType], str]:
     return lambda dtype: text
 
@@ -111,7 +117,7 @@ EXPRESSIONS: dict[str, Callable[[DType], str]] = {
     "where": _text("({a} ? {b} : {c})"), "round": _function("rint"), "floor": _function("floor"),
     "sqrt": _function("sqrt"), "exp": _function("exp"), "expm1": _function("expm1"),
     "log": _function("log"), "log1p": _function("log1p"), "sin": _circular("sin"),
-    "cos": _circular("cos"), "atan": _function("atan"), "tanh": _function("tanh"), "erf": _erf,
+    "cos": _circular("cos"), "atan": _function("atan"), "tanh": _tanh, "erf": _erf,
     "copy": _text("{a}"),
 }  # fmt: skip
 VECTORISED = frozenset("exp expm1 log log1p sqrt atan tanh erf pow".split())

@@ -71,9 +71,11 @@ typedef unsigned long long ulong;
 """
 
 # The first kernel that finds a fault is told of, since later ones may read what it has not written;
-# of its work items any one is.
+# of its work items any one is. What is larger than a signed number can be is told as the largest.
 FAULTS: Final = """
-#define FAULT_FOUND(value) { if (!fault[0]) { fault[1] = site; fault[2] = (value); } fault[0] = 1; }
+#define TOLD(value) ((value) > 0 && (long)(value) < 0 ? 0x7fffffffffffffff : (long)(value))
+#define FAULT_FOUND(value) \\
+    { if (!fault[0]) { fault[1] = site; fault[2] = TOLD(value); } fault[0] = 1; }
 """
 
 # Halves without a type for them: bits in, bits out, ties to even; NaN stays NaN.
