@@ -14,8 +14,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-# functions of the compiler that the simulator does not know
+# functions of the compiler that the simulator does not know, and who is compiled to them
 GAPS = ("llvm.abs.i32", "llvm.abs.i64")
+LEFT_OUT = (("abs", "int32"),)
 
 
 def main(names: Sequence[str]) -> int:
@@ -59,8 +60,9 @@ def inside(names: Sequence[str]) -> None:
             try:
                 outs = common.hosts_of(case.call(device, *case.tensors(device, 0)))
                 common.compare_all(name, outs, expected, common.terms(hosts))
-            except DeviceFailure:
-                continue  # the simulator has told why
+            except DeviceFailure as error:
+                if (name, case.subject) not in LEFT_OUT:
+                    print(f"wrong: {case}: {error}", flush=True)
             except Exception as error:
                 print(f"wrong: {case}: {error}", flush=True)
 

@@ -41,5 +41,5 @@ def renamed(source: Source, number: int) -> tuple[str, str]:
     own |= {source.entry}
     pattern = re.compile(rf"\b(?:{'|'.join(sorted(own, key=len, reverse=True))})\b")
     text = pattern.sub(lambda found: f"{found[0]}_{number}", text)
-    head = f"#undef IDX\n#define IDX {index}\nCONTRACT\n"
+    head = f"#undef IDX\n#define IDX {index}\n"
     return head + text, f"{source.entry}_{number}"

@@ -208,6 +208,36 @@ def test_small_parameters_are_updated_in_one_launch(opencl, made, updates, at_on
     assert [len(i.outs) for i in together] == [at_once]
 
 
+class Normed(sc.Model):
+    """Averages of batches and steps of an optimiser, which round differently, in one launch."""
+
+    def __init__(self):
+        layers = sc.layers
+        self.body = layers.Sequential(layers.Linear(4), layers.BatchNorm1d(), layers.Linear(1))
+        self.loss = lambda y, t: (y.reshape(-1) - t).square().mean()
+        self.optimizer = sc.opt.SGD(0.02, momentum=0.9)
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def test_parts_round_as_they_do_alone(opencl):
+    x = np.random.default_rng(0).standard_normal((16, 6), np.float32)
+    bits = []
+    for use_graph in (True, False):
+        sc.manual_seed(3)
+        net = Normed().compile([sc.Placeholder(x.shape, device=opencl)], use_graph=use_graph)
+        for _ in range(5):
+            net.train_one_batch(x, x.sum(axis=1))
+        bits.append([state.numpy().tobytes() for state in net.get_states().values()])
+        if use_graph:
+            (report,) = net.graph_report()
+    (group,) = [name for name in report["operations"] if name.startswith("together[")]
+    assert "fused[" in group
+    assert "sgd_momentum_step" in group
+    assert bits[0] == bits[1]
+
+
 def test_small_angles_are_right_beside_large_ones(opencl):
     # PoCL 3.0's vector functions are wrong there: sin(-0.001) = -0.008 beside sin(1e10)
     x = np.tile(np.float32([1e10, -1e-3, 1e-20, 1.0, -1e-30, 3e38, 1e-3]), 9)

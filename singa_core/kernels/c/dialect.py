@@ -70,6 +70,7 @@ class Source:
             the compiler is told, so that they have registers enough. Else nothing.
         wide: indices are 64 bits wide (`IDX` is long).
         restrict: no output shares memory with another operand.
+        contract: a product and a sum may be rounded once, as one.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Source:
     group: tuple[int, ...] = ()
     wide: bool = False
     restrict: bool = True
+    contract: bool = True
 
     def text(self) -> str:
         """The kernel in the dialect, without the prelude."""
@@ -97,8 +99,9 @@ class Source:
         if self.group:
             x, y, z = (*self.group, 1, 1)[:3]
             start = f"KERNEL_IN_GROUPS({self.entry}, {x}, {y}, {z})"
+        rounding = "CONTRACT" if self.contract else "NO_CONTRACT"
         return (
-            f"typedef {index} IDX;\n{''.join(self.functions)}\n"
+            f"typedef {index} IDX;\n{rounding}\n{''.join(self.functions)}\n"
             f"{start}({', '.join(parameters)})\n{{\n{''.join(points)}{self.body}\n}}\n"
         )
 

@@ -86,13 +86,8 @@ def _not(dtype: DType) -> str:
     return "!{a}" if dtype is bool_ else "~{a}"
 
 
-def _circular(name: str) -> Callable[[DType], str]:
-    """The prelude's own in float, whose vectors need care."""
-    return lambda dtype: f"{name if computed(dtype) == 'double' else name.upper()}({{a}})"
-
-
 def _tanh(dtype: DType) -> str:
-    """Exactly 1 from where it rounds to 1 on: in 1 + tanh(x) one unit less would be all there is."""
+    """Exactly 1 from where it rounds to 1 on: in 1 + tanh(x) one unit less is all there is."""
     end = "19.07" if computed(dtype) == "double" else "9.02f"
     return f"(fabs({{a}}) > ({{T}})({end}) ? copysign(({{T}})(1), {{a}}) : tanh({{a}}))"
 
@@ -116,14 +111,14 @@ EXPRESSIONS: dict[str, Callable[[DType], str]] = {
     "shift_left": _shift(True), "shift_right": _shift(False),
     "where": _text("({a} ? {b} : {c})"), "round": _function("rint"), "floor": _function("floor"),
     "sqrt": _function("sqrt"), "exp": _function("exp"), "expm1": _function("expm1"),
-    "log": _function("log"), "log1p": _function("log1p"), "sin": _circular("sin"),
-    "cos": _circular("cos"), "atan": _function("atan"), "tanh": _tanh, "erf": _erf,
+    "log": _function("log"), "log1p": _function("log1p"), "sin": _function("sin"),
+    "cos": _function("cos"), "atan": _function("atan"), "tanh": _tanh, "erf": _erf,
     "copy": _text("{a}"),
 }  # fmt: skip
 VECTORISED = frozenset("exp expm1 log log1p sqrt atan tanh erf pow".split())
 """Functions that a compiler does not turn into vector code by itself: they get a vector body."""
 SCALAR = frozenset({"sin", "cos"})
-"""Functions that get none: beside large numbers in a vector, PoCL 3.0 is wrong about small."""
+"""Functions that get none: beside large numbers in a vector, one driver is wrong about others."""
 
 
 def power(dtype: DType) -> str:

@@ -111,11 +111,12 @@ def scalar_of(
         tuple(ins[i].dtype.code for i in walked),
         tuple(lines),
         tuple(spec.dtype.code for spec in outs),
-        ("NO_CONTRACT\n", *dict.fromkeys(called)),
+        tuple(dict.fromkeys(called)),
         vector,
         extra=tuple((f"g{k}", "u32", "in") for k in range(len(states))),
         words=tuple(words),
         restrict=False,
+        contract=False,
     )
     return scalar, (*walked, *states)
 

@@ -32,6 +32,7 @@ class Scalar:
         words: variables that are random: the k-th is a word of the draw whose state is the k-th
             extra operand, the one with the number of the element in the output.
         restrict: no output shares memory with an input that is read after it is written.
+        contract: as of a Source.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Scalar:
     numbers: tuple[tuple[str, str], ...] = ()
     words: tuple[str, ...] = ()
     restrict: bool = True
+    contract: bool = True
 
 
 def operands(scalar: Scalar) -> tuple[tuple[str, str, str], ...]:
@@ -223,7 +225,7 @@ def calls(
         extra = (("pieces", "IDX"), ("inner", "IDX"))
         source = Source(
             scalar.name, operands(scalar), (*extra, *names), body, scalar.functions,
-            wide=path.wide, restrict=scalar.restrict,
+            wide=path.wide, restrict=scalar.restrict, contract=scalar.contract,
         )  # fmt: skip
         sizes = (path.size, path.inner)
         items = path.size if not scalar.words else -(-path.size // 4)
@@ -241,7 +243,7 @@ def cpu_source(scalar: Scalar, path: Walk, names: tuple[tuple[str, str], ...]) -
     sizes = tuple((name, "IDX") for name in ("per", "pieces", "cuts", "chunk", "inner"))
     return Source(
         scalar.name, operands(scalar), (*sizes, *names), body, scalar.functions,
-        wide=path.wide, restrict=scalar.restrict,
+        wide=path.wide, restrict=scalar.restrict, contract=scalar.contract,
     )  # fmt: skip
 
 

@@ -65,7 +65,7 @@ typedef unsigned long long ulong;
 #define F64_BITS(x) __longlong_as_double((long)(x))
 #define INFINITY __int_as_float(0x7f800000)
 #define NAN __int_as_float(0x7fffffff)
-/* compile such a kernel with -fmad=false */
+/* a kernel without it is compiled with -fmad=false */
 #define CONTRACT
 #define NO_CONTRACT
 """
@@ -128,27 +128,6 @@ typedef float8 float8u __attribute__((aligned(4)));
 #define FILL_float(x) ((float8)(x))
 """
 
-# One driver takes another way for a whole vector if one of its elements is large or not a number,
-# and is wrong about the others then.
-_CIRCULAR = """
-FUNCTION float __attribute__((overloadable)) {upper}(float x) {{ return {name}(x); }}
-FUNCTION float8 __attribute__((overloadable)) {upper}(float8 x)
-{{
-    int8 far = !(fabs(x) < 32768.0f);
-    float8 y = {name}(far ? (float8)(0.0f) : x);
-    if (any(far)) {{
-        float v[8], w[8];
-        vstore8(x, 0, v);
-        vstore8(y, 0, w);
-        for (int j = 0; j < 8; j++) if (!(fabs(v[j]) < 32768.0f)) w[j] = {name}(v[j]);
-        y = vload8(0, w);
-    }}
-    return y;
-}}
-"""
-_VECTORS += "".join(_CIRCULAR.format(name=name, upper=name.upper()) for name in ("sin", "cos"))
-_PLAIN = "#define SIN(x) sin(x)\n#define COS(x) cos(x)\n"
-
 
 def memory(codes: Iterable[str]) -> str:
     """Loads and stores for elements of these types."""
@@ -165,7 +144,7 @@ def cl(codes: Iterable[str], *, vectors: bool) -> str:
     """The prelude in OpenCL C, for kernels with operands of these types."""
     codes = set(codes)
     doubles = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
-    text = OPENCL + FAULTS + memory(codes) + (_VECTORS if vectors else _PLAIN)
+    text = OPENCL + FAULTS + memory(codes) + (_VECTORS if vectors else "")
     if "f64" in codes:
         text = doubles + text
     return text
@@ -173,7 +152,7 @@ def cl(codes: Iterable[str], *, vectors: bool) -> str:
 
 def cuda(codes: Iterable[str]) -> str:
     """The prelude in CUDA C++, without any header."""
-    return CUDA + FAULTS + memory(codes) + _PLAIN
+    return CUDA + FAULTS + memory(codes)
 
 
 __all__ = ["cl", "cuda"]

@@ -32,12 +32,16 @@ def together(
         if kernel is None or not (kernel.strides or all(isinstance(f, Spec) for f in given)):
             return None
         found = c.calls_of(kernel)(target, given, own, **dict(attrs))
-        if found is None or isinstance(found, tuple) or not all(map(mergeable, found)):
+        if found is None or isinstance(found, tuple) or len(found) > 1:
+            return None  # calls of one part follow each other
+        if not all(map(mergeable, found)):
             return None
         made += [moved(call, places) for call in found]
-    if len({call.group for call in made}) > 1 or len(made) > len(parts):
-        return None  # calls of one part follow each other
-    return [merged(made)] if made else []
+    if len({call.group for call in made}) > 1:
+        return None
+    # a compiler is told for a whole kernel whether it may contract
+    kinds = [[call for call in made if call.source.contract is may] for may in (True, False)]
+    return [merged(calls) for calls in kinds if calls]
 
 
 def mergeable(call: Call) -> bool:
@@ -54,7 +58,7 @@ def moved(call: Call, places: Sequence[int]) -> Call:
 
 
 def merged(calls: Sequence[Call]) -> Call:
-    """One call that does the work of these, which do not wait for each other."""
+    """One call that does the work of these, which do not wait for each other and round alike."""
     bodies: list[str] = []
     numbers: list[tuple[str, str]] = []
     values: list[int | float] = []
@@ -79,6 +83,7 @@ def merged(calls: Sequence[Call]) -> Call:
         tuple(functions),
         wide=any(call.source.wide for call in calls),
         restrict=False,
+        contract=calls[0].source.contract,
     )
     return Call(
         source, (first,), calls[0].group,
