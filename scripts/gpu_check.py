@@ -31,15 +31,17 @@ import numpy as np
 
 from singa_core.conformance.cases import NAMES, Case, cases
 from singa_core.conformance.groups import common
+from singa_core.device import Capabilities
 from singa_core.dtype import ALL
 from singa_core.kernels.c import c, prelude
-from singa_core.kernels.c.dialect import FAULT, NUMBERS, Call, Source, Target
+from singa_core.kernels.c.dialect import FAULT, Call, Source, Target
 from singa_core.resolve import casts_for
 from singa_core.spec import Spec
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK = ("float32", "float16", "int64", "bool")
 ARCHITECTURE = "compute_90"
+FAMILY = "gpu"
 
 
 class Skipped(Exception):
@@ -51,8 +53,6 @@ class Skipped(Exception):
 
 class Paper(Target):
     """Says what a GPU would say, and launches nothing."""
-
-    family, units, group, doubles = "gpu", 1, 64, True
 
     def launch(self, calls: Sequence[Call], operands: int) -> Callable[..., None]:
         """Nothing runs on paper."""
@@ -75,7 +75,7 @@ def kernel_calls(only: tuple[str, ...] | None) -> Iterator[tuple[Case, list[Any]
             options = case.op.settle(*specs, **named)
             if case.op.route(*specs, **options) is not None:
                 continue  # it is made of others
-            found = c.calls_of(kernel)(Paper(), specs, outs, **options)
+            found = c.calls_of(kernel)(Paper(Capabilities(family=FAMILY)), specs, outs, **options)
             if found is not None:
                 yield case, hosts, outs, found
 
@@ -201,14 +201,12 @@ def cupy_or_skip() -> Any:
 def launch(cupy: Any, function: Any, call: Call, buffers: Sequence[Any]) -> None:
     """One call on buffers of bytes."""
     fault = cupy.zeros(3, np.int64)
-    starts = call.starts or (0,) * len(call.operands)
     arguments: list[Any] = []
-    for place, start in zip(call.operands, starts, strict=True):
+    for place, start in zip(call.operands, call.begins, strict=True):
         arguments += [fault if place == FAULT else buffers[place], np.int64(start)]
     numbers = (*call.numbers, 0) if call.fault is not None else call.numbers
-    index = "long" if call.source.wide else "int"
-    for (_, kind), value in zip(call.source.numbers, numbers, strict=True):
-        arguments.append(np.dtype(NUMBERS[index if kind == "IDX" else kind]).type(value))
+    for name, value in zip(call.source.number_types, numbers, strict=True):
+        arguments.append(np.dtype(name).type(value))
     grid = tuple(i // g for i, g in zip(call.items, call.group, strict=True))
     function(grid, call.group, tuple(arguments))
 

@@ -46,19 +46,18 @@ class OpenCLDevice(Device):
     """
 
     def __init__(self, index: int, device: cl.Device) -> None:
-        family = choice.family_of(device)
-        self.compiler = Compiler(device, family)
-        dtypes = frozenset(ALL) if self.compiler.doubles else frozenset(ALL) - {float64}
+        doubles = "cl_khr_fp64" in device.extensions
         capabilities = Capabilities(
-            dtypes=dtypes,
+            dtypes=frozenset(ALL) if doubles else frozenset(ALL) - {float64},
             alignment=max(device.mem_base_addr_align // 8, 64),
             capacity=device.global_mem_size,
             largest=device.max_mem_alloc_size,
-            parameters=self.compiler.parameters,
-            family=family,
+            parameters=device.max_parameter_size,
+            family=choice.family_of(device),
             fuses=FUSES,
             batches=BATCHES,
         )
+        self.compiler = Compiler(device, capabilities)
         self.native = device
         self.driver = f"{device.platform.name} {device.driver_version}, {device.name.strip()}"
         self.context: Any = None

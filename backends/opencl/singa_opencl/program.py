@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from singa_core.device import Fixed
-from singa_core.dtype import BY_CODE
+from singa_core.device import Capabilities, Fixed
 from singa_core.errors import DeviceFailure
-from singa_core.kernels.c.dialect import FAULT, NUMBERS, Call, Source, Target
+from singa_core.kernels.c.dialect import FAULT, Call, Source, Target
 from singa_opencl.batch import batch
 
 enqueue = cl.enqueue_nd_range_kernel
@@ -25,18 +24,18 @@ class Compiler(Target):
 
     Args:
         device: the OpenCL device.
-        family: "cpu" or "gpu".
+        capabilities: what ours says of it.
     """
 
-    def __init__(self, device: cl.Device, family: str) -> None:
+    def __init__(self, device: cl.Device, capabilities: Capabilities) -> None:
+        super().__init__(
+            capabilities,
+            units=device.max_compute_units,
+            group=min(64, device.max_work_group_size),
+            largest_group=device.max_work_group_size,
+            shared=device.local_mem_size,
+        )
         self.device = device
-        self.family = family
-        self.units = device.max_compute_units
-        self.group = min(64, device.max_work_group_size)
-        self.largest_group = device.max_work_group_size
-        self.shared = device.local_mem_size
-        self.parameters = device.max_parameter_size
-        self.doubles = "cl_khr_fp64" in device.extensions
         self.options = []
         if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
             self.options.append("-cl-fp32-correctly-rounded-divide-sqrt")
@@ -88,11 +87,8 @@ class Compiler(Target):
         self.compile([call.source])
         kernel = cl.Kernel(*self._found[call.source])
         first = 2 * len(call.operands)
-        wide = "long" if call.source.wide else "int"
-        for position, ((_, kind), value) in enumerate(
-            zip(call.source.numbers, self.numbers(call), strict=True), first
-        ):
-            name = NUMBERS[wide if kind == "IDX" else kind]
+        types = zip(call.source.number_types, self.numbers(call), strict=True)
+        for position, (name, value) in enumerate(types, first):
             kernel.set_arg(position, np.dtype(name).type(value))
         return kernel
 
@@ -166,9 +162,7 @@ class Step:
     def __init__(self, compiler: Compiler, call: Call) -> None:
         self.compiler, self.call = compiler, call
         self.operands = call.operands
-        sizes = [BY_CODE[code].itemsize for _, code, _ in call.source.operands]
-        starts = call.starts or (0,) * len(sizes)
-        self.starts = [n * size for n, size in zip(starts, sizes, strict=True)]
+        self.starts = call.begins
         self.offsets: list[int] = [-1] * len(call.operands)
         self.handles: dict[int, Handle] = {}  # those that wait for the kernel
         self.kernel: Any = None

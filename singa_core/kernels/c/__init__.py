@@ -55,7 +55,7 @@ def launched(function: CallsOf) -> Callable[..., Any]:
             return None
         count = len(in_forms) + len(out_specs)
         made, nbytes = found if isinstance(found, tuple) else (found, None)
-        if any(call.parameters > target.parameters for call in made):
+        if any(call.parameters > target.capabilities.parameters for call in made):
             return None
         if nbytes is not None:
             return target.launch(made, count + 1), nbytes

@@ -20,7 +20,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from singa_core.dtype import DType
+from singa_core.device import Capabilities
+from singa_core.dtype import BY_CODE, DType
 from singa_core.kernels import Launch
 
 # dtype code: (type in memory, type to compute in)
@@ -111,6 +112,12 @@ class Source:
         return f"k_{self.name}"
 
     @property
+    def number_types(self) -> tuple[str, ...]:
+        """NumPy's name for the type of each number."""
+        index = "long" if self.wide else "int"
+        return tuple(NUMBERS[index if kind == "IDX" else kind] for _, kind in self.numbers)
+
+    @property
     def codes(self) -> frozenset[str]:
         """The dtypes of its operands."""
         return frozenset(code for _, code, _ in self.operands)
@@ -143,31 +150,42 @@ class Call:
     @property
     def parameters(self) -> int:
         """Bytes of its arguments: a pointer and a start for each operand, and the numbers."""
-        wide = "long" if self.source.wide else "int"
-        kinds = (NUMBERS[wide if kind == "IDX" else kind] for _, kind in self.source.numbers)
-        return 16 * len(self.source.operands) + sum(np.dtype(kind).itemsize for kind in kinds)
+        sizes = (np.dtype(kind).itemsize for kind in self.source.number_types)
+        return 16 * len(self.source.operands) + sum(sizes)
+
+    @property
+    def begins(self) -> tuple[int, ...]:
+        """Bytes to skip in each operand."""
+        starts = self.starts or (0,) * len(self.operands)
+        sizes = (BY_CODE[code].itemsize for _, code, _ in self.source.operands)
+        return tuple(n * size for n, size in zip(starts, sizes, strict=True))
 
 
 class Target(ABC):
     """What a device gives to kernels of this language.
 
-    Attributes:
-        family: "cpu" runs a few work items with vectors, "gpu" many, in groups with shared memory.
+    Args:
+        capabilities: the device's; their `family` and `parameters` count here.
         units: work items that run at once in the cpu family; it sets how work is cut.
         group: work items in a group, in the gpu family.
         largest_group: the most work items that a group can have.
         shared: bytes of memory that the work items of a group share.
-        parameters: bytes of arguments that one kernel can take.
-        doubles: the device computes in float64.
     """
 
-    family: str = "gpu"
-    units: int = 1
-    group: int = 64
-    largest_group: int = 256
-    shared: int = 32768
-    parameters: int = 1024
-    doubles: bool = True
+    def __init__(
+        self, capabilities: Capabilities, *,
+        units: int = 1, group: int = 64, largest_group: int = 256, shared: int = 32768,
+    ) -> None:  # fmt: skip
+        self.capabilities = capabilities
+        self.units = units
+        self.group = group
+        self.largest_group = largest_group
+        self.shared = shared
+
+    @property
+    def family(self) -> str:
+        """ "cpu" runs a few work items with vectors, "gpu" many, in groups with shared memory."""
+        return self.capabilities.family
 
     @abstractmethod
     def launch(self, calls: Sequence[Call], operands: int) -> Launch:
