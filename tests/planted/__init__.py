@@ -5,6 +5,7 @@ and has to be green. `FAULTS` says which group must be the lowest one that fails
 by where they sit: in a kernel (`spoil`), in the device (methods), or in the process (`setup`).
 """
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -163,6 +164,23 @@ class denies_that_it_is_the_host(Planted):
 @plant("errors", "errors::*", able=replace(Late.able, synchronous=True))
 class claims_to_be_in_time(Late):
     """What goes wrong in a launch is told late."""
+
+
+@plant("errors", "errors::*")
+class refuses_a_second_thread(Planted):
+    """Says that threads may launch at once, and has room for one."""
+
+    def __init__(self):
+        super().__init__()
+        self.door = threading.RLock()
+
+    def call(self, function, *args):
+        if not self.door.acquire(blocking=False):
+            raise RuntimeError("another thread is inside")
+        try:
+            return super().call(function, *args)
+        finally:
+            self.door.release()
 
 
 @plant("errors", "errors::*", spoil={"fused": spoilers.declines})

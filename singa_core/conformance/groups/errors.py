@@ -1,6 +1,7 @@
 """Group `errors`: what cannot be done is refused with a typed error, and work goes on.
 
-Each capability that a device denies has its test here: the denial must be true.
+Capabilities are put to the test by `claims`, one function for each: a denial has to be true, and
+what is declared has to hold.
 """
 
 from __future__ import annotations
@@ -232,7 +233,7 @@ def test_failing_launch(device: Device, case: Cases) -> None:
 
 @pytest.mark.parametrize("name", CLAIMS)
 def test_capabilities(name: str, device: Device, case: Cases) -> None:
-    """What a device denies is really absent, and what it declares is there; see `claims`."""
+    """What a device denies is really absent, and what it declares holds; see `claims`."""
     value = getattr(device.capabilities, name)
     told = ("unknown" if value is None else "known") if name == "capacity" else bool(value)
     case.check(told, CLAIMS[name], device)
