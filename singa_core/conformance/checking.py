@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from singa_core.conformance.known import Expectations
 from singa_core.conformance.ledger import Failure, Ledger, names
-from singa_core.conformance.tolerances import Mismatch
+from singa_core.conformance.tolerances import Mismatch, expect
 from singa_core.device import Device
 
 TOLD: Final = 8  # failures of one test that are told in full
@@ -166,3 +166,26 @@ def _short(path: str) -> str:
         if folder and path.startswith(folder):
             return path[len(folder) :].lstrip("\\/")
     return path
+
+
+def raises(kind: type[BaseException], *words: str) -> Raises:
+    """A context that wants an error of this kind, with these words in its message."""
+    return Raises(kind, words)
+
+
+class Raises:
+    """See `raises`."""
+
+    def __init__(self, kind: type[BaseException], words: tuple[str, ...]) -> None:
+        self.kind, self.words = kind, words
+
+    def __enter__(self) -> Raises:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: object) -> bool:
+        expect(error is not None, f"needs {self.kind.__name__}, nothing was raised")
+        if not isinstance(error, self.kind):
+            return False
+        missing = [word for word in self.words if word not in str(error)]
+        expect(not missing, f"{self.kind.__name__} does not say {missing}: {error}")
+        return True

@@ -11,10 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from singa_core import kernels
-from singa_core.conformance.checking import Unsupported
-from singa_core.conformance.groups.common import raises
-from singa_core.conformance.oracles.common import HostArray
-from singa_core.conformance.tolerances import differs, expect
+from singa_core.conformance.checking import Unsupported, raises
+from singa_core.conformance.tolerances import differs, expect, same_values
 from singa_core.device import Device
 from singa_core.dtype import float32
 from singa_core.engine import GraphFunction
@@ -50,18 +48,13 @@ def host(device: Device) -> None:
     seen = x.numpy()
     if array is not None:
         device.upload(array.storage.buffer, 0, as_bytes(after))
-    same("what was uploaded", x.numpy(), after)
+    same_values("what was uploaded", x.numpy(), after)
     if device.capabilities.host:
         expect(isinstance(handle, np.ndarray), f"a handle is a {type(handle).__name__}")
-        same("a handle", handle, after)
+        same_values("a handle", handle, after)
     else:
         expect(not isinstance(handle, np.ndarray), "a handle is host memory: say host=True")
-        same("a copy of what was there before", seen, before)
-
-
-def same(what: str, got: HostArray, wanted: HostArray) -> None:
-    """Raises: Mismatch unless the values are equal."""
-    differs(what, got, wanted, 0.0, 0.0)
+        same_values("a copy of what was there before", seen, before)
 
 
 def sub_buffers(device: Device) -> None:
@@ -153,7 +146,7 @@ def fuses(device: Device) -> None:
 
     x, y = (tensor(np.arange(-3, 3, dtype=np.float32) * n, device=device) for n in (1, 2))
     step = GraphFunction(chain, device=device)
-    same("a chain", step(x, y).numpy(), chain(x, y).numpy())
+    same_values("a chain", step(x, y).numpy(), chain(x, y).numpy())
     launched(step, "fused", wanted=bool(able))
 
 
@@ -173,13 +166,13 @@ def parameters(device: Device) -> None:
 
     xs = operands(device, able.parameters // OPERAND + 1)
     step = GraphFunction(chain, device=device)
-    same("a chain of many operands", step(*xs).numpy(), chain(*xs).numpy())
+    same_values("a chain of many operands", step(*xs).numpy(), chain(*xs).numpy())
     launched(step, "fused", wanted=True)
     count = fullest(device, name)
     if count is not None:
         xs = operands(device, count)
         y = OPS["fused"](*xs, **chained(name, count))
-        same("a launch with all the arguments", y.numpy(), chain(*xs).numpy())
+        same_values("a launch with all the arguments", y.numpy(), chain(*xs).numpy())
 
 
 def operands(device: Device, count: int) -> list[Tensor]:
@@ -247,7 +240,7 @@ def batches(device: Device) -> None:
         step(tensor(x, device=device))
         values = [v * np.float32(0.5) + x if whole else v + x for v in values]
         for cell, wanted in zip(cells, values, strict=True):
-            same(f"state after {n + 1} replays", cell.numpy(), wanted)
+            same_values(f"state after {n + 1} replays", cell.numpy(), wanted)
     launched(step, "together", wanted=bool(able))
 
 

@@ -8,6 +8,7 @@ from importlib import resources
 from string import Template
 from typing import Any, Final
 
+from singa_core.conformance.ledger import OUTCOMES
 from singa_core.dtype import ALL
 
 STATES: Final = {  # state -> (letter, word)
@@ -27,7 +28,6 @@ ABLE: Final = {  # capability -> its word
     "sub_buffers": "sub-buffers", "fuses": "fused chains", "batches": "joined updates",
     "capacity": "a known capacity", "largest": "a largest buffer",
 }  # fmt: skip
-CHANCES: Final = ("passed", "known", "fixed", "failed", "unsupported")
 
 
 def page(data: Mapping[str, Any]) -> str:
@@ -56,7 +56,7 @@ def page(data: Mapping[str, Any]) -> str:
 def totals(data: Mapping[str, Any]) -> str:
     """How many cases, and in what time."""
     groups = data["groups"].values()
-    told = [f"{n:,} {o}" for o in CHANCES if (n := sum(g[o] for g in groups))]
+    told = [f"{n:,} {o}" for o in OUTCOMES if (n := sum(g[o] for g in groups))]
     return f"{', '.join(told) or 'nothing ran'}, in {sum(g['seconds'] for g in groups):,.0f} s"
 
 
@@ -96,11 +96,11 @@ def problems(data: Mapping[str, Any]) -> str:
 def groups(data: Mapping[str, Any]) -> Iterator[str]:
     """A bar for each group."""
     for name, group in data["groups"].items():
-        total = sum(group[o] for o in CHANCES) or 1
+        total = sum(group[o] for o in OUTCOMES) or 1
         parts = "".join(
-            f'<i class={o} style="flex:{group[o] / total:.4f}"></i>' for o in CHANCES if group[o]
+            f'<i class={o} style="flex:{group[o] / total:.4f}"></i>' for o in OUTCOMES if group[o]
         )
-        told = ", ".join(f"{group[o]:,} {o}" for o in CHANCES if group[o]) or "nothing ran"
+        told = ", ".join(f"{group[o]:,} {o}" for o in OUTCOMES if group[o]) or "nothing ran"
         bad = " class=bad" if group["failed"] or group["fixed"] or not group["ran"] else ""
         seconds = f"{group['seconds']:.1f} s" if group["ran"] else ""
         yield (

@@ -148,6 +148,11 @@ def differs(
     )
 
 
+def same_values(what: str, got: npt.NDArray[Any], wanted: npt.NDArray[Any]) -> None:
+    """Raises: Mismatch unless the values are equal; NaN is equal to NaN."""
+    differs(what, got, wanted, 0.0, 0.0)
+
+
 def widened(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Floats as float64, which the comparisons of NumPy know."""
     return x.astype(np.float64) if as_dtype(x.dtype).is_floating else x

@@ -83,26 +83,3 @@ def served(entry: Entry | None) -> tuple[str, str]:
     if entry.kernel is not None:
         return "native", entry.kernel.language
     return ("native", "view") if entry.form is not None else ("lowered", "")
-
-
-def raises(kind: type[BaseException], *words: str) -> Raises:
-    """A context that wants an error of this kind, with these words in its message."""
-    return Raises(kind, words)
-
-
-class Raises:
-    """See `raises`."""
-
-    def __init__(self, kind: type[BaseException], words: tuple[str, ...]) -> None:
-        self.kind, self.words = kind, words
-
-    def __enter__(self) -> Raises:
-        return self
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: object) -> bool:
-        expect(error is not None, f"needs {self.kind.__name__}, nothing was raised")
-        if not isinstance(error, self.kind):
-            return False
-        missing = [word for word in self.words if word not in str(error)]
-        expect(not missing, f"{self.kind.__name__} does not say {missing}: {error}")
-        return True

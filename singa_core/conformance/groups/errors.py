@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from singa_core.conformance.cases import NAMES, SETS, samples_of, without_kernels
-from singa_core.conformance.checking import Cases
+from singa_core.conformance.checking import Cases, raises
 from singa_core.conformance.claims import CLAIMS, works
-from singa_core.conformance.groups.common import hosts_of, outputs, raises
+from singa_core.conformance.groups.common import hosts_of, outputs
 from singa_core.conformance.tolerances import expect
 from singa_core.device import Device, HostBytes
 from singa_core.dtype import ALL, DType

@@ -37,7 +37,9 @@ def loops(device: Device) -> bool:
     return type(device).load is Device.load and not able.fuses and not able.batches
 
 
-def same(device: Device, name: str, eager: HostArray, replayed: HostArray, met: Terms) -> None:
+def same_as_eager(
+    device: Device, name: str, eager: HostArray, replayed: HostArray, met: Terms
+) -> None:
     """Raises: Mismatch unless a replay gives what eager gives."""
     if loops(device):
         expect(same_bits(eager, replayed), f"eager  {eager!r}\nreplay {replayed!r}")
@@ -61,7 +63,7 @@ def replays(case: Case, device: Device) -> None:
     expect(recorded.records == 1, f"recorded {recorded.records} times for one kind of input")
     for wanted, got in zip(eager, replayed, strict=True):
         for a, b in zip(wanted, got, strict=True):
-            same(device, case.name, a, b.numpy(), terms(case.hosts()))
+            same_as_eager(device, case.name, a, b.numpy(), terms(case.hosts()))
 
 
 @pytest.mark.parametrize("name", NAMES)

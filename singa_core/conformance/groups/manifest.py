@@ -9,8 +9,7 @@ import sys
 from typing import Any, Final
 
 from singa_core.conformance.backend import manifest_module
-from singa_core.conformance.checking import Cases
-from singa_core.conformance.groups.common import raises
+from singa_core.conformance.checking import Cases, raises
 from singa_core.conformance.tolerances import expect
 from singa_core.device import Device
 from singa_core.errors import DeviceError
