@@ -200,7 +200,7 @@ class claims_to_join_updates(Planted):
 class Narrow(Target):
     """Runs chains of sums, if they have no more than `takes` bytes of arguments."""
 
-    takes = Target.parameters // 3
+    takes = Capabilities.parameters // 3
 
     def launch(self, calls, operands):
         steps = self.steps
@@ -234,7 +234,7 @@ class overstates_its_arguments(Planted):
             return c.calls_of(kernel)(target, ins, outs, steps=steps, results=results)
 
     def target(self, language):
-        return Narrow() if language == "planted_c" else super().target(language)
+        return Narrow(self.able) if language == "planted_c" else super().target(language)
 
 
 @plant("device", "device::*", able=replace(Planted.able, largest=4096))
