@@ -23,8 +23,15 @@ from singa_opencl.kernels.conv_geometry import (
     panels,
     positions,
 )
-from singa_opencl.kernels.gemm import BLOCK_BYTES
-from singa_opencl.kernels.registers import Tile, across, multiply, rows_for, sums, types
+from singa_opencl.kernels.registers import (
+    Tile,
+    across,
+    multiply,
+    room_for,
+    rows_for,
+    sums,
+    types,
+)
 from singa_opencl.kernels.text import call, numbers, operands
 
 REGION_BYTES = 160 << 10  # of x that a work item copies: half of a second-level cache at most
@@ -57,7 +64,7 @@ class Variant:
 
 def fits(g: Geometry, shared: int) -> bool:
     """True where rows are long enough for vectors, and what a row of y sees can be copied."""
-    return g.ow >= g.vector and (not copies(g) or region(g, 1) <= min(shared, BLOCK_BYTES))
+    return g.ow >= g.vector and (not copies(g) or region(g, 1) <= room_for(shared))
 
 
 def copies(g: Geometry) -> bool:

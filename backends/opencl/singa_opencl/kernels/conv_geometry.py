@@ -193,10 +193,11 @@ def pack_source(tile: Tile) -> Source:
     )
 
 
-def pack_weight(g: Geometry, tile: Tile, operands: Shape, *, turned: bool = False) -> Call:
+def pack_weight(g: Geometry, tile: Tile, where: Shape, *, turned: bool = False) -> Call:
     """The call that puts the weight (groups * o, c, kh, kw) into panels whose rows are o.
 
     Args:
+        where: the operands, as `call` takes them.
         turned: the weight is that of the convolution whose gradient g is, (groups * c, o, kh, kw);
             its taps go back to front.
     """
@@ -207,13 +208,13 @@ def pack_weight(g: Geometry, tile: Tile, operands: Shape, *, turned: bool = Fals
         "si": taps if turned else g.c * taps, "sl": g.o * taps if turned else taps,
         "sr": way * g.kw, "ss": way,
     }  # fmt: skip
-    return call(pack_source(tile), (values["panels"], g.groups, 1), operands, values)
+    return call(pack_source(tile), (values["panels"], g.groups, 1), where, values)
 
 
-def pack_columns(g: Geometry, tile: Tile, operands: Shape) -> Call:
+def pack_columns(g: Geometry, tile: Tile, where: Shape) -> Call:
     """The same with a set for each tap of a group: rows are c, and terms of its sums are o."""
     values = {
         "rows": g.c, "outer": g.o, "kh": 1, "kw": 1, "inner": g.taps, "panels": panels(g.c, tile),
         "start": 0, "sg": g.o * g.terms, "sp": 1, "si": g.taps, "sl": g.terms, "sr": 0, "ss": 0,
     }  # fmt: skip
-    return call(pack_source(tile), (values["panels"], g.groups * g.taps, 1), operands, values)
+    return call(pack_source(tile), (values["panels"], g.groups * g.taps, 1), where, values)

@@ -23,17 +23,17 @@ from singa_opencl.kernels.conv_geometry import (
     panels,
     positions,
 )
-from singa_opencl.kernels.gemm import BLOCK_BYTES, Work, blocks, pieces
-from singa_opencl.kernels.registers import Tile, micro, products, rows_for, types
+from singa_opencl.kernels.gemm import Work, blocks, pieces
+from singa_opencl.kernels.registers import Tile, micro, products, room_for, rows_for, types
 from singa_opencl.kernels.text import call, numbers, operands
 
 DEPTH = 256  # terms gathered at a time
 
 # What NR places, from the one with number q on, see of term l, l + 1, ...: c, r, s.
 _GATHER = """
-FUNCTION void gather(const GLOBAL T *x, long image, int q, int count, int oh, int ow, int h, int w,
-                     int sh, int sw, int dh, int dw, int ph, int pw, int kh, int kw, int l,
-                     int depth, SHARED T *p)
+FUNCTION void gather_places(const GLOBAL T *x, long image, int q, int count, int oh, int ow, int h,
+                            int w, int sh, int sw, int dh, int dw, int ph, int pw, int kh, int kw,
+                            int l, int depth, SHARED T *p)
 {
     int top[NR], left[NR];
     long at[NR];
@@ -68,8 +68,8 @@ _BODY = Template("""
             SHARED T *b = (SHARED T *)pieces;
             const int some = min($DEPTH, terms - l), end = min(q + $COLUMNS, right);
             for (int j = q; j < end; j += NR)
-                gather(seen, image, j, count, oh, ow, h, w, sh, sw, dh, dw, ph, pw, kh, kw, l, some,
-                       b + (j - q) * some);
+                gather_places(seen, image, j, count, oh, ow, h, w, sh, sw, dh, dw, ph, pw, kh, kw,
+                              l, some, b + (j - q) * some);
             for (int j = q; j < end; j += NR)
                 for (int panel = first; panel < last; panel++) {
                     const int o = panel * MR, own = min(MR, outs - o);
@@ -117,7 +117,7 @@ def source(tile: Tile, columns: int, depth: int, biased: bool) -> Source:
 def forward(target: Target, g: Geometry, *, biased: bool, turned: bool = False) -> Found:
     """Calls for (x, weight[, bias], y, workspace) and the workspace's bytes, as `conv_direct`."""
     tile = Tile(g.code, rows_for(g.o))
-    room = min(target.shared, BLOCK_BYTES) // g.itemsize
+    room = room_for(target.shared) // g.itemsize
     depth = min(DEPTH, room // tile.columns)
     piece = min(room // depth // tile.columns, 16) * tile.columns
     work = Work(g.o, g.n * g.places, g.terms, g.groups, columns=piece, pack_a=0.0)
@@ -145,9 +145,9 @@ FUNCTION void pack_grad(const GLOBAL T *grad, long image, int places, int q, int
         for (int i = 0; i < MR; i++) p[i] = i < own ? from[(long)i * places] : 0;
     }
 }
-FUNCTION void gather(const GLOBAL T *x, long image, int q, int depth, int oh, int ow, int h, int w,
-                     int sh, int sw, int dh, int dw, int ph, int pw, int kh, int kw, int l,
-                     int terms, SHARED T *p)
+FUNCTION void gather_terms(const GLOBAL T *x, long image, int q, int depth, int oh, int ow, int h,
+                           int w, int sh, int sw, int dh, int dw, int ph, int pw, int kh, int kw,
+                           int l, int terms, SHARED T *p)
 {
     int top[NR], left[NR];
     long at[NR];
@@ -182,8 +182,8 @@ _WEIGHT_BODY = Template("""
         for (int l = 0; l < count; l += $KC) {
             const int width = min($NC, right - j), depth = min($KC, count - l);
             for (int jj = 0; jj < width; jj += NR)
-                gather(seen, image, l, depth, oh, ow, h, w, sh, sw, dh, dw, ph, pw, kh, kw, j + jj,
-                       terms, pb + jj * depth);
+                gather_terms(seen, image, l, depth, oh, ow, h, w, sh, sw, dh, dw, ph, pw, kh, kw,
+                             j + jj, terms, pb + jj * depth);
             for (int i = top; i < bottom; i += $MC) {
                 const int height = min($MC, bottom - i);
                 for (int ii = 0; ii < height; ii += MR)

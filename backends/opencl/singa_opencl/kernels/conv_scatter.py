@@ -13,6 +13,7 @@ from functools import cache
 from string import Template
 
 from singa_core.kernels.c.dialect import Source, Target
+from singa_core.kernels.c.geometry import grouped
 from singa_opencl.kernels.conv_geometry import (
     ROUNDS,
     Found,
@@ -22,8 +23,7 @@ from singa_opencl.kernels.conv_geometry import (
     panels,
     positions,
 )
-from singa_opencl.kernels.gemm import BLOCK_BYTES, rounded
-from singa_opencl.kernels.registers import Tile, across, products, rows_for, types
+from singa_opencl.kernels.registers import Tile, across, products, room_for, rows_for, types
 from singa_opencl.kernels.text import call, numbers, operands
 
 
@@ -53,7 +53,7 @@ def vectored(g: Geometry) -> bool:
 
 def band(g: Geometry) -> int:
     """Places of a row of grads, zeros added to whole vectors where the stride along it is one."""
-    return rounded(g.ow, g.vector) if vectored(g) else g.ow
+    return grouped(g.ow, g.vector) if vectored(g) else g.ow
 
 
 def plane(g: Geometry) -> tuple[int, int]:
@@ -64,7 +64,7 @@ def plane(g: Geometry) -> tuple[int, int]:
 
 def places(g: Geometry, tile: Tile) -> int:
     """Places of the grads of an image in panels of columns."""
-    return rounded(g.oh * band(g), tile.columns)
+    return grouped(g.oh * band(g), tile.columns)
 
 
 def tile_for(g: Geometry) -> Tile:
@@ -77,17 +77,17 @@ def fits(g: Geometry, shared: int) -> bool:
     rows, columns = plane(g)
     tile = tile_for(g)
     size = 2 * places(g, tile) * g.o + tile.rows * rows * columns  # twice: the places too
-    return size * g.itemsize <= min(shared, BLOCK_BYTES)
+    return size * g.itemsize <= room_for(shared)
 
 
 def cut(g: Geometry, tile: Tile, target: Target) -> int:
     """Channels of x of a work item: whole panels of the weight."""
     rows, columns = plane(g)
-    room = min(target.shared, BLOCK_BYTES) // g.itemsize - 2 * places(g, tile) * g.o
+    room = room_for(target.shared) // g.itemsize - 2 * places(g, tile) * g.o
     taken = min(max(room // (rows * columns), 1), g.c)
     while taken > 1 and g.n * g.groups * -(-g.c // taken) < ROUNDS * target.units:
         taken = -(-taken // 2)
-    return rounded(taken, tile.rows)
+    return grouped(taken, tile.rows)
 
 
 _ADD_VECTOR = "{{ SHARED U *e = (SHARED U *)(to + goes[p / W + {j}]); *e += t[i * NR / W + {j}]; }}"

@@ -14,9 +14,9 @@ from functools import cache
 from string import Template
 
 from singa_core.kernels.c.dialect import Source, Target
+from singa_core.kernels.c.geometry import grouped
 from singa_opencl.kernels.conv_geometry import COPY_LINE, Found, Geometry
-from singa_opencl.kernels.gemm import BLOCK_BYTES, rounded
-from singa_opencl.kernels.registers import Tile, types
+from singa_opencl.kernels.registers import Tile, room_for, types
 from singa_opencl.kernels.text import call, numbers, operands
 
 SUM_BYTES = 128 << 10  # of sums in a work item
@@ -66,12 +66,12 @@ def fits(g: Geometry, shared: int) -> bool:
     if g.ow < g.vector or 4 * g.ow < 3 * span(g):
         return False
     size = (seen_plane(g) + grad_plane(g)) * g.itemsize * 4 + g.taps * 64 * g.itemsize
-    return size <= min(shared, BLOCK_BYTES) - SUM_BYTES
+    return size <= room_for(shared) - SUM_BYTES
 
 
 def span(g: Geometry) -> int:
     """Columns of a row of grads in whole vectors."""
-    return rounded(g.ow, g.vector)
+    return grouped(g.ow, g.vector)
 
 
 def phase(g: Geometry) -> int:
@@ -109,33 +109,33 @@ def tile_for(g: Geometry) -> tuple[int, int]:
 def scratch(g: Geometry, o: int, c: int) -> tuple[int, int, int]:
     """Elements of the sums of o channels of y by c of x, and of one image's copies of x and y."""
     outs, taps = tile_for(g)
-    sums = rounded(o, outs) * rounded(c * g.taps, taps) * g.vector
+    sums = grouped(o, outs) * grouped(c * g.taps, taps) * g.vector
     return sums, c * seen_plane(g), o * grad_plane(g)
 
 
 def cut(g: Geometry, target: Target) -> tuple[int, int]:
     """(channels of y, of x) of a work item: those that keep all units busy and read least."""
     outs, _ = tile_for(g)
-    limit = min(target.shared, BLOCK_BYTES) // g.itemsize
+    limit = room_for(target.shared) // g.itemsize
     best, chosen = float("inf"), (outs, 1)
     for o, c in pairs(g, outs):
         sums, x, grad = scratch(g, o, c)
         if (o, c) != chosen and (sums * g.itemsize > SUM_BYTES or sums + x + grad > limit):
             continue
-        cost = time(g, o, c, target.units)
-        if cost < best:
-            best, chosen = cost, (o, c)
+        cycles = cost(g, o, c, target.units)
+        if cycles < best:
+            best, chosen = cycles, (o, c)
     return chosen
 
 
 def pairs(g: Geometry, outs: int) -> Iterator[tuple[int, int]]:
     """The numbers of channels of y and of x that are tried."""
-    for o in sorted({min(rounded(-(-g.o // p), outs), g.o) for p in PARTS}):
+    for o in sorted({min(grouped(-(-g.o // p), outs), g.o) for p in PARTS}):
         for c in sorted({-(-g.c // p) for p in PARTS}):
             yield o, c
 
 
-def time(g: Geometry, o: int, c: int, units: int) -> float:
+def cost(g: Geometry, o: int, c: int, units: int) -> float:
     """Cycles, if a work item takes so many channels of y and of x.
 
     What a channel of x is read for again is every block of channels of y, and the other way round.

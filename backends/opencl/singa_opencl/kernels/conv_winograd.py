@@ -15,6 +15,7 @@ from functools import cache
 from string import Template
 
 from singa_core.kernels.c.dialect import Call, Source, Target
+from singa_core.kernels.c.geometry import grouped
 from singa_core.spec import Shape
 from singa_opencl.kernels.conv_geometry import (
     COPY_LINE,
@@ -25,12 +26,12 @@ from singa_opencl.kernels.conv_geometry import (
     panels,
     positions,
 )
-from singa_opencl.kernels.gemm import BLOCK_BYTES, rounded
-from singa_opencl.kernels.registers import Tile, products, rows_for, types
+from singa_opencl.kernels.registers import Tile, products, room_for, rows_for, types
 from singa_opencl.kernels.text import call, numbers, operands
 
 TURNED_BYTES = 256 << 10  # of what is multiplied: they stay in a second-level cache
 LEAST_CHANNELS = 32
+WASTE = 1.3  # more places in tiles than this for each of y, and plain sums are cheaper
 
 
 def fits(g: Geometry, shared: int) -> bool:
@@ -38,8 +39,8 @@ def fits(g: Geometry, shared: int) -> bool:
     if g.code != "f32" or (g.kh, g.kw, *g.stride, *g.dilation) != (3, 3, 1, 1, 1, 1):
         return False
     down, across = grid(g)
-    wasted = 4 * down * across > 1.3 * g.oh * g.ow or down * across < 16
-    room = min(shared, BLOCK_BYTES) >= 4 * (size(g, 1) + plane(g, 1))
+    wasted = 4 * down * across > WASTE * g.oh * g.ow or down * across < 16
+    room = room_for(shared) >= 4 * (size(g, 1) + plane(g, 1))
     return min(g.c, g.o) >= LEAST_CHANNELS and not wasted and room
 
 
@@ -55,7 +56,7 @@ def plane(g: Geometry, rows: int) -> int:
 
 def size(g: Geometry, rows: int) -> int:
     """Elements of what is multiplied for `rows` rows of tiles, in panels of 16."""
-    return 16 * g.c * rounded(rows * grid(g)[1], 16)
+    return 16 * g.c * grouped(rows * grid(g)[1], 16)
 
 
 def cut(g: Geometry, units: int) -> int:
@@ -107,10 +108,11 @@ def weight_source(tile: Tile) -> Source:
     )
 
 
-def turn_weight(g: Geometry, tile: Tile, operands: Shape, *, turned: bool) -> Call:
+def turn_weight(g: Geometry, tile: Tile, where: Shape, *, turned: bool) -> Call:
     """The call that makes them of a weight (groups * o, c, 3, 3).
 
     Args:
+        where: the operands, as `call` takes them.
         turned: the weight is that of the convolution whose gradient g is, (groups * c, o, 3, 3);
             its taps go back to front.
     """
@@ -119,7 +121,7 @@ def turn_weight(g: Geometry, tile: Tile, operands: Shape, *, turned: bool) -> Ca
         "start": 8 if turned else 0, "sg": g.o * g.c * 9, "si": 9 if turned else g.c * 9,
         "sl": g.o * 9 if turned else 9, "sr": -3 if turned else 3, "ss": -1 if turned else 1,
     }  # fmt: skip
-    return call(weight_source(tile), (values["panels"], g.groups, 1), operands, values)
+    return call(weight_source(tile), (values["panels"], g.groups, 1), where, values)
 
 
 # Elements of the tiles q, q + 1, ... as 16 vectors; across % W == 0 makes neighbours of them.

@@ -15,11 +15,11 @@ from functools import cache
 from string import Template
 
 from singa_core.kernels.c.dialect import Call, Source, Target
+from singa_core.kernels.c.geometry import grouped
 from singa_opencl.kernels.product import MATRIX, STRIDES, Product
-from singa_opencl.kernels.registers import Tile, across, micro, rows_for, types
+from singa_opencl.kernels.registers import Tile, across, micro, room_for, rows_for, types
 from singa_opencl.kernels.text import call, numbers, operands
 
-BLOCK_BYTES = 384 << 10  # of packed pieces: they stay in a second-level cache
 ITEM_COST = 500.0  # multiply-adds of vectors that starting a work item is worth
 PACK_A, PACK_B, PACK_B_TURNED = 3.0, 0.6, 2.4  # the same for an element packed
 PARTS = (*range(1, 9), 10, 12, 16, 20, 24, 32, 48, 64)  # blocks along an axis that are tried
@@ -95,7 +95,7 @@ def pack(tile: Tile) -> str:
 
 def pieces(tile: Tile, shared: int) -> tuple[int, int, int]:
     """(rows of a, columns of b, depth) of the pieces that are packed at a time."""
-    limit = min(shared, BLOCK_BYTES) // tile.itemsize
+    limit = room_for(shared) // tile.itemsize
     depth = 256
     while depth > 16 and depth * (8 * tile.rows + 4 * tile.columns) > limit:
         depth //= 2
@@ -148,8 +148,8 @@ class Work:
 @cache
 def blocks(work: Work, tile: Tile, units: int) -> tuple[int, int]:
     """(rows, columns) of the block of a work item: those that take all units the least time."""
-    heights = {rounded(-(-work.m // p), tile.rows) for p in PARTS}
-    widths = {rounded(-(-work.n // p), tile.columns) for p in PARTS}
+    heights = {grouped(-(-work.m // p), tile.rows) for p in PARTS}
+    widths = {grouped(-(-work.n // p), tile.columns) for p in PARTS}
     best, chosen = float("inf"), (work.m, work.n)
     for height in heights:
         for width in widths:
@@ -162,11 +162,6 @@ def blocks(work: Work, tile: Tile, units: int) -> tuple[int, int]:
             if cost < best:
                 best, chosen = cost, (height, width)
     return chosen
-
-
-def rounded(value: int, step: int) -> int:
-    """`value` rounded up to a multiple."""
-    return max(-(-value // step) * step, step)
 
 
 def product(p: Product, target: Target) -> Call:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from string import Template
 
+from singa_core.dtype import BY_CODE
 from singa_core.kernels.c.dialect import TYPES
 
 VECTOR_BYTES = 32
+BLOCK_BYTES = 384 << 10  # of what a work item packs: it stays in a second-level cache
 # Time of a multiply-add in tiles of so many rows, as measured. With six rows of two vectors there
 # are 12 sums, 2 vectors of b and an element of a: 15 registers of 16.
 ROW_COSTS = {6: 1.0, 5: 1.03, 4: 1.07}
@@ -36,7 +38,12 @@ class Tile:
 
     @property
     def itemsize(self) -> int:
-        return 8 if self.code in ("f64", "i64") else 4
+        return BY_CODE[self.code].itemsize
+
+
+def room_for(shared: int) -> int:
+    """Bytes that a work item may pack, where groups have so many of shared memory."""
+    return min(shared, BLOCK_BYTES)
 
 
 def rows_for(m: int) -> int:

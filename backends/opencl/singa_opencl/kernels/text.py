@@ -28,7 +28,14 @@ def numbers(ints: str, longs: str = "") -> tuple[tuple[str, str], ...]:
     )
 
 
-def call(source: Source, items: Shape, operands: Shape, values: Mapping[str, int]) -> Call:
-    """The call of a kernel in the groups it has, or each work item alone."""
+def call(source: Source, items: Shape, where: Shape, values: Mapping[str, int]) -> Call:
+    """The call of a kernel in the groups it has, or each work item alone.
+
+    Args:
+        source: the kernel.
+        items: work items along each axis.
+        where: the positions of its operands among those of the launch.
+        values: its numbers, by name.
+    """
     chosen = tuple(values[name] for name, _ in source.numbers)
-    return Call(source, items, (*source.group, 1, 1, 1)[:3], operands, chosen)
+    return Call(source, items, (*source.group, 1, 1, 1)[:3], where, chosen)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import cache
 from string import Template
 
+from singa_core.dtype import BY_CODE
 from singa_core.kernels.c.dialect import TYPES, Call, Source, Target
 from singa_opencl.kernels.product import MATRIX, STRIDES, Product
 from singa_opencl.kernels.text import call, numbers, operands
@@ -65,8 +66,8 @@ $matrix
 
 def fits(target: Target, code: str) -> bool:
     """True if the device has groups and shared memory of the size."""
-    size = 8 if code in ("f64", "i64") else 4
-    return target.largest_group >= GROUP and target.shared >= 2 * DEPTH * (SIDE + 1) * size
+    nbytes = 2 * DEPTH * (SIDE + 1) * BY_CODE[code].itemsize
+    return target.largest_group >= GROUP and target.shared >= nbytes
 
 
 def text(code: str, *, a_by_rows: bool, b_by_columns: bool, before: str = "") -> str:
