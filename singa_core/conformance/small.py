@@ -17,44 +17,44 @@ from singa_core.dtype import DType
 from singa_core.sample import In, Sample
 
 Shapes = tuple[tuple[int, ...], ...]
-Form = tuple[Shapes, dict[str, Any]]
+CallShape = tuple[Shapes, dict[str, Any]]
 """The shapes of a call's inputs, and its attributes."""
 WHOLE: Final = ("sum", "prod", "max", "min", "argmax", "argmin")
 RUNNING: Final = ("cumsum", "cumprod")
-ADDS: Final = ("sum", "prod", *RUNNING)  # what nothing is, they know
+ADDS: Final = ("sum", "prod", *RUNNING)  # an empty axis has a result: 0, 1, or nothing
 
 
-def elementwise(count: int, attrs: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Form]:
+def elementwise(count: int) -> dict[str, CallShape]:
     """Inputs of one shape."""
     shapes = {"packed": (3, 4), "empty": (0, 4), "0-d": ()}
-    return {kind: ((shape,) * count, dict(attrs)) for kind, shape in shapes.items()}
+    return {kind: ((shape,) * count, {}) for kind, shape in shapes.items()}
 
 
-def _along_an_axis(name: str) -> dict[str, Form]:
-    forms: dict[str, Form] = {
+def _along_an_axis(name: str) -> dict[str, CallShape]:
+    calls: dict[str, CallShape] = {
         "packed": (((3, 4),), {"axis": 1}), "empty": (((0, 4),), {"axis": 1}),
     }  # fmt: skip
     if name in WHOLE:
-        forms["0-d"] = (((),), {"axis": None})
+        calls["0-d"] = (((),), {"axis": None})
     if name in ADDS:
-        forms["empty-axis"] = (((3, 0),), {"axis": 1})
-    return forms
+        calls["empty-axis"] = (((3, 0),), {"axis": 1})
+    return calls
 
 
-def _at_places(*values: Any) -> dict[str, Form]:
-    """Forms for (x, index) and for (x, index, values)."""
-    counts: dict[str, tuple[int, ...]] = {"packed": (4,), "empty": (0,), "0-d": ()}
+def _at_places(*, values: bool) -> dict[str, CallShape]:
+    """Calls with (x, index), or with (x, index, values)."""
+    indices: dict[str, tuple[int, ...]] = {"packed": (4,), "empty": (0,), "0-d": ()}
     return {
-        kind: (((5, 3), index, *((*index, 3) for _ in values)), {"axis": 0})
-        for kind, index in counts.items()
+        kind: (((5, 3), index, *([(*index, 3)] if values else ())), {"axis": 0})
+        for kind, index in indices.items()
     }
 
 
-FORMS: Final[Mapping[str, Mapping[str, Form]]] = MappingProxyType({
+CALLS: Final[Mapping[str, Mapping[str, CallShape]]] = MappingProxyType({
     **{name: _along_an_axis(name) for name in (*WHOLE, *RUNNING, "sort")},
-    "gather": _at_places(),
-    "scatter": _at_places("values"),
-    "scatter_add": _at_places("values"),
+    "gather": _at_places(values=False),
+    "scatter": _at_places(values=True),
+    "scatter_add": _at_places(values=True),
     "concat": {
         "packed": (((3, 4), (2, 4)), {"axis": 0}), "empty": (((0, 4), (2, 4)), {"axis": 0}),
     },
@@ -78,15 +78,16 @@ FORMS: Final[Mapping[str, Mapping[str, Form]]] = MappingProxyType({
 })  # fmt: skip
 TYPED: Final = ("cast", "iota", "full")
 PLACES: Final = {"gather": 5, "scatter": 5, "scatter_add": 2}
-"""How many different places of the five are named; every second one from the end."""
+"""How many of the five rows an index names: if fewer than its numbers, values meet in a row."""
 
 
 def small(name: str, ins: Sequence[DType], outs: Sequence[DType]) -> Iterator[tuple[str, Case]]:
     """(kind, call) of a primitive with these types."""
-    for kind, (shapes, attrs) in FORMS.get(name, elementwise(len(ins))).items():
+    for kind, (shapes, attrs) in CALLS.get(name, elementwise(len(ins))).items():
         types = list(ins) * len(shapes) if name == "concat" else ins
         inputs = [In(s, d.name, low=1, high=6) for s, d in zip(shapes, types, strict=True)]
         if name in PLACES:
+            # every second number is negative, and counts from the end
             numbers = np.arange(np.prod(shapes[1], dtype=int)).reshape(shapes[1])
             index = numbers * 3 % PLACES[name] - 5 * (numbers % 2)
             inputs[1] = In(shapes[1], ins[1].name, values=index)
