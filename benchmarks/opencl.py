@@ -17,10 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.driver import Peer, Row, compare, environment, others, ratio
 from benchmarks.machine import lines as machine
@@ -28,13 +29,40 @@ from benchmarks.memory import MIB, resident
 from benchmarks.peers.kernel import flops
 from benchmarks.workloads import WORKLOADS
 
+if TYPE_CHECKING:
+    from singa_core.device import Device
+
 NUMPY, TORCH, TINYGRAD = "NumPy", "PyTorch eager", "tinygrad"
 LAUNCHES = 3000
 STEPS = {"cnn": 4, "resnet": 1, "transformer": 1}  # workload -> calls in a block
 REPLAYS = 1000
+CLOCKS = {"cpu": "CPU time", "wall": "by the clock"}
 
 
-def main() -> None:
+@dataclass(frozen=True)
+class Setting:
+    """What all parts are measured with.
+
+    Args:
+        device: its name.
+        threads: of each process.
+        blocks: of each peer.
+    """
+
+    device: str
+    threads: int
+    blocks: int
+
+    @property
+    def clock(self) -> str:
+        """A key of CLOCKS."""
+        return "cpu" if self.threads == 1 else "wall"
+
+    def __str__(self) -> str:
+        return f"{self.threads} thread{'' if self.threads == 1 else 's'}, {CLOCKS[self.clock]}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.opencl", description=__doc__,
@@ -43,11 +71,12 @@ def main() -> None:
     parser.add_argument("--device", default="opencl")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--blocks", type=int, default=9)
-    parser.add_argument("--only", default="", metavar="WORD", help=f"one of {', '.join(PARTS)}")
+    parser.add_argument("--only", choices=PARTS, help="one part")
     parser.add_argument("--write", type=Path, metavar="FILE", help="instead of printing")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    setting = Setting(options.device, options.threads, options.blocks)
     text = []
-    for line in report(options):
+    for line in report(setting, [options.only] if options.only else list(PARTS)):
         text.append(line)
         if options.write is None:
             print(line, flush=True)
@@ -55,27 +84,26 @@ def main() -> None:
         options.write.write_text("\n".join(text) + "\n", encoding="utf-8")
 
 
-def report(options: argparse.Namespace) -> Iterator[str]:
-    """All parts that were asked for."""
-    clock = "thread, CPU time" if options.threads == 1 else "threads, by the clock"
+def report(setting: Setting, parts: Sequence[str]) -> Iterator[str]:
+    """These parts."""
     yield "# What is measured of OpenCL\n"
-    yield f"Made by `python -m benchmarks.opencl --threads {options.threads}`: read ratios.\n"
+    yield f"Made by `python -m benchmarks.opencl --threads {setting.threads}`: read ratios.\n"
     yield from machine("singa-opencl", "pyopencl", "tinygrad")
     text = "import sys, singa_core; print(singa_core.device(sys.argv[1]).driver)"
-    yield f"- device: {child([sys.executable, '-c', text, options.device], options.threads)}"
-    for name, part in PARTS.items():
-        if options.only in name:
-            yield f"\n## {(part.__doc__ or name).rstrip('.')}, {options.threads} {clock}"
-            yield from part(options)
+    yield f"- device: {child([sys.executable, '-c', text, setting.device], setting.threads)}"
+    for name in parts:
+        part = PARTS[name]
+        yield f"\n## {(part.__doc__ or name).rstrip('.')}, {setting}"
+        yield from part(setting)
 
 
-def kernels(options: argparse.Namespace) -> Iterator[str]:
+def kernels(setting: Setting) -> Iterator[str]:
     """Products and a convolution."""
-    device = options.device
+    device = setting.device
     whats = ("matmul-512", "matmul-1024", "conv")
     peers = [Peer(f"{NUMPY} {what}", "kernel", ("numpy", what)) for what in whats[:2]]
     peers += [Peer(f"{device} {what}", "kernel", (device, what)) for what in whats]
-    rows = measured(peers, "mlp", "forward", options, calls=8)
+    rows = measured(peers, "mlp", "forward", setting, calls=8)
     yield "\n| kernel | GFLOP/s | best block |\n|---|---:|---:|"
     speeds = {}
     for row in rows:
@@ -93,24 +121,24 @@ def kernels(options: argparse.Namespace) -> Iterator[str]:
         yield verdict(f"{device} {what} / {NUMPY} {base}", found, found >= least, f">= {least}")
 
 
-def steps(options: argparse.Namespace) -> Iterator[str]:
+def steps(setting: Setting) -> Iterator[str]:
     """Training steps."""
     for workload in STEPS:
-        yield from step(workload, options)
+        yield from step(workload, setting)
 
 
-def step(workload: str, options: argparse.Namespace) -> Iterator[str]:
+def step(workload: str, setting: Setting) -> Iterator[str]:
     """A network's training step."""
-    ours = f"{options.device}, graph"
+    ours = f"{setting.device}, graph"
     peers = [
-        Peer(ours, "ours", ("graph", options.device)),
-        Peer(f"{options.device}, eager", "ours", ("eager", options.device)),
+        Peer(ours, "ours", ("graph", setting.device)),
+        Peer(f"{setting.device}, eager", "ours", ("eager", setting.device)),
         Peer("cpu_numpy, graph", "ours", ("graph", "cpu_numpy")),
         Peer(TORCH, "pytorch", ("eager",), ("torch",)),
     ]
     if workload == "cnn":
         peers.append(Peer(TINYGRAD, "tinygrad_cl", (), ("tinygrad",), calls=1))
-    rows = measured(peers, workload, "step", options, calls=STEPS[workload])
+    rows = measured(peers, workload, "step", setting, calls=STEPS[workload])
     yield f"\n| {WORKLOADS[workload].title} | ms | best block | first call, s | with |"
     yield "|---|---:|---:|---:|---|"
     for row in rows:
@@ -130,13 +158,13 @@ def step(workload: str, options: argparse.Namespace) -> Iterator[str]:
         yield f"- {name} COMPUTES SOMETHING ELSE: its losses differ from those of {ours}"
 
 
-def launches(options: argparse.Namespace) -> Iterator[str]:
+def launches(setting: Setting) -> Iterator[str]:
     """Launches of a step."""
     text = (
         "import sys; from benchmarks.opencl import host_time; "
         "print(host_time(sys.argv[1]), flush=True)"
     )
-    done = child([sys.executable, "-c", text, options.device], options.threads)
+    done = child([sys.executable, "-c", text, setting.device], setting.threads)
     number, apart, host, replay = done.split()
     yield f"\n- launches of a cnn step: {number}, without fusion {apart}"
     yield f"- host work of a step, for each launch: {float(replay):.2f} us"
@@ -175,22 +203,22 @@ def host_time(name: str) -> str:
     return f"{number} {apart} {one * 1e6:.3f} {step / max(number, 1) * 1e6:.3f}"
 
 
-def shortest(call: object, count: int, device: object) -> float:
+def shortest(call: Callable[[], object], count: int, device: Device) -> float:
     """Seconds of this thread for one of `count` calls, the least of several blocks."""
     best = float("inf")
     for _ in range(7):
         start = time.thread_time()
         for _ in range(count):
-            call()  # type: ignore[operator]
+            call()
         best = min(best, (time.thread_time() - start) / count)
-        device.synchronize()  # type: ignore[attr-defined]
+        device.synchronize()
     return best
 
 
-def growth(options: argparse.Namespace) -> Iterator[str]:
+def growth(setting: Setting) -> Iterator[str]:
     """Memory of replays."""
     text = "import sys; from benchmarks.opencl import grown; print(grown(sys.argv[1]))"
-    done = child([sys.executable, "-c", text, options.device], options.threads)
+    done = child([sys.executable, "-c", text, setting.device], setting.threads)
     counted, most = done.split()
     yield ""
     yield verdict(
@@ -224,12 +252,13 @@ def grown(name: str) -> str:
     return f"{seen[-1][0] - seen[0][0]} {min(more):.2f}"
 
 
-def firsts(options: argparse.Namespace) -> Iterator[str]:
+def firsts(setting: Setting) -> Iterator[str]:
     """First steps."""
-    clock = "cpu" if options.threads == 1 else "wall"
-    command = [sys.executable, "-m", "benchmarks.peers.first_step", "cnn", options.device, clock]
+    command = [
+        sys.executable, "-m", "benchmarks.peers.first_step", "cnn", setting.device, setting.clock,
+    ]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        told = [json.loads(child(command, options.threads, folder)) for _ in range(2)]
+        told = [json.loads(child(command, setting.threads, folder)) for _ in range(2)]
     yield "\n| process | import, s | build | first step | second step |\n|---|---:|---:|---:|---:|"
     for what, t in zip(("with empty caches", "the next one"), told, strict=True):
         times = " | ".join(f"{t[key]:.2f}" for key in ("import", "build", "first", "second"))
@@ -251,13 +280,12 @@ def child(command: list[str], threads: int, cache: str | None = None) -> str:
 
 
 def measured(
-    peers: list[Peer], workload: str, part: str, options: argparse.Namespace, *, calls: int
+    peers: list[Peer], workload: str, part: str, setting: Setting, *, calls: int
 ) -> list[Row]:
     """The peers in turn."""
-    clock = "cpu" if options.threads == 1 else "wall"
     return compare(
-        peers, workload, part, calls=calls, blocks=options.blocks, threads=options.threads,
-        clock=clock,
+        peers, workload, part, calls=calls, blocks=setting.blocks, threads=setting.threads,
+        clock=setting.clock,
     )  # fmt: skip
 
 
@@ -266,7 +294,7 @@ def verdict(what: str, found: float, met: bool, wanted: str) -> str:
     return f"- {what}: {found:.2f}, wanted {wanted}: {'met' if met else 'MISSED'}"
 
 
-PARTS = {
+PARTS: dict[str, Callable[[Setting], Iterator[str]]] = {
     "kernels": kernels, "step": steps, "launches": launches, "memory": growth, "first": firsts,
 }  # fmt: skip
 

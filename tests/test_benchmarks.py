@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
+from benchmarks import opencl
 from benchmarks.driver import Peer, Row, compare, others
 from benchmarks.models import network
 from benchmarks.peers import ours, serve
@@ -81,6 +82,33 @@ def test_a_table_tells_what_differs_and_what_is_missed():
     assert "2 threads, time of the clock" in text
     assert others(rows[:2]) == [command.TORCH]
     assert others([rows[0], row(command.JAX, 1.0, 1.001)]) == []
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """Parts of the benchmark of OpenCL that tell only their clock; no process is started."""
+
+    def part(setting):
+        """A part."""
+        yield f"- {setting.device} by {setting.clock}"
+
+    monkeypatch.setattr(opencl, "child", lambda *args: "a driver")
+    monkeypatch.setattr(opencl, "PARTS", {"step": part, "first step": part})
+
+
+def test_one_part_of_the_benchmark_of_opencl_is_that_part_alone(parts, capsys):
+    opencl.main(["--only", "step"])
+    end = "\n## A part, 1 thread, CPU time\n- opencl by cpu\n"
+    assert capsys.readouterr().out.endswith("- device: a driver\n" + end)
+    opencl.main(["--threads", "2", "--device", "opencl:1"])
+    end = "\n## A part, 2 threads, by the clock\n- opencl:1 by wall\n"
+    assert capsys.readouterr().out.endswith("- device: a driver\n" + 2 * end)
+
+
+def test_a_part_that_the_benchmark_of_opencl_does_not_have_is_refused(parts, capsys):
+    with pytest.raises(SystemExit):
+        opencl.main(["--only", "ste"])
+    assert "argument --only: invalid choice: 'ste'" in capsys.readouterr().err
 
 
 def test_a_peer_answers_line_by_line(monkeypatch, capsys):
