@@ -29,8 +29,9 @@ def parser(file: str, doc: str | None, *, epochs: int, rate: float) -> argparse.
     made = argparse.ArgumentParser(f"python3 examples {name}", description=doc)
     made.set_defaults(name=name)
     made.add_argument(
-        "--device", type=device, default="cpu", help="backend[:index], cpu, gpu or auto"
-    )
+        "--device", type=device, default=os.environ.get("SINGA_DEVICE") or "cpu",
+        help="backend[:index], cpu, gpu or auto; without it %(default)s (SINGA_DEVICE sets that)",
+    )  # fmt: skip
     made.add_argument("--epochs", type=integer(1), default=epochs, help="1 or more")
     made.add_argument("--rate", type=positive, default=rate, help="learning rate at the beginning")
     made.add_argument("--seed", type=integer(0, 2**64 - 1), default=0, help="0 or more")

@@ -41,7 +41,7 @@ python3 examples --list            list the examples
 python3 examples NAME [options]    run one of them
 python3 examples [options]         options for the main example
 
-`--device opencl` installs that backend too, with a driver for the CPU."""
+`--device opencl` (or SINGA_DEVICE=opencl) installs that backend too, with a driver for the CPU."""
 
 TESTS_HELP = """\
 python3 tests                  ruff check, ruff format --check, mypy, then pytest
@@ -355,6 +355,7 @@ def chosen_backend(options: Sequence[str]) -> list[str]:
     """The set that the example's device needs beside the others."""
     named = [after for option, after in pairwise(options) if option == "--device"]
     named += [option.partition("=")[2] for option in options if option.startswith("--device=")]
+    named = named or [os.environ.get("SINGA_DEVICE", "")]  # the default of `--device`
     backends = [name.partition(":")[0] for name in named]
     return [name for name in dict.fromkeys(backends) if name in CHOSEN]
 

@@ -112,8 +112,15 @@ def test_a_changed_dependency_is_installed_into_the_same_environment(root, insta
         ([], []),
     ],
 )
-def test_the_device_of_an_example_brings_its_backend(options, sets):
+def test_the_device_of_an_example_brings_its_backend(options, sets, monkeypatch):
+    monkeypatch.delenv("SINGA_DEVICE", raising=False)
     assert bootstrap.chosen_backend(options) == sets
+
+
+def test_the_default_device_brings_its_backend_unless_another_is_named(monkeypatch):
+    monkeypatch.setenv("SINGA_DEVICE", "opencl:1")
+    assert bootstrap.chosen_backend(["--epochs", "1"]) == ["opencl"]
+    assert bootstrap.chosen_backend(["--device", "cpu"]) == []
 
 
 def test_a_backend_that_is_not_chosen_stays_where_it_is(root, installed):

@@ -75,6 +75,7 @@ SMALL = {
 def run(monkeypatch, capsys, tmp_path):
     """A function that runs an example on some of its data and gives what it prints."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SINGA_DEVICE", raising=False)
     monkeypatch.setattr(_run, "COMPARED", 1)
     monkeypatch.setattr(_run, "ROUNDS", 1)
 
@@ -144,6 +145,18 @@ def test_every_example_says_what_it_does_and_has_options(capsys, name):
     assert " ".join(module.__doc__.split())[:60] in told
     for option in ("--device", "--epochs", "--seed", "--no-graph", "--save", "--resume", "--plot"):
         assert option in told
+
+
+def test_the_default_device_is_that_of_the_environment(capsys, monkeypatch):
+    module = load("mnist_mlp")
+    monkeypatch.setenv("SINGA_DEVICE", "nowhere:3")
+    with pytest.raises(SystemExit):
+        module.main(["--help"])
+    assert "without it nowhere:3 (SINGA_DEVICE" in " ".join(capsys.readouterr().out.split())
+    with pytest.raises(SystemExit) as stop:
+        module.main([])
+    assert stop.value.code == 2
+    assert "argument --device: backend 'nowhere': no such backend" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", NAMES)
