@@ -1,19 +1,8 @@
-"""How wrong the scores of classes are, as one number: averages of what `loss` gives.
-
-What both of these share, beside what `loss_composed` says of a reduction:
-
-    weight: how much each class counts, (c,). The mean is then that of the samples, each with the
-        weight of its label: it is divided by the sum of these. Shares are averaged evenly.
-    ignore_index: a label, of any value, whose samples count for nothing. If all of them are of
-        this kind, the mean is NaN.
-
-    Raises: OutOfRange for a label outside 0 <= label < c that is not the ignored one; ShapeError
-        for a weight of another shape; ArgumentError for an ignored label where there are none.
-"""
+"""How wrong the scores of classes are: what `loss` gives for each sample, averaged or added up."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from singa_core.checks import check_number
 from singa_core.errors import ArgumentError, DTypeError, ShapeError
@@ -49,18 +38,23 @@ def cross_entropy(
 
     Shapes: logits with c classes along `axis`; labels without that axis, or shares of logits' shape
         -> scalar, or the labels' shape with reduction "none".
-    Dtype: floats; labels of an integer dtype.
+    Dtype: floats, kept; labels of an integer dtype, shares of any number dtype.
 
     Args:
         logits: scores of the classes.
-        target: labels, 0 <= label < c, or shares, which know no ignore_index.
+        target: labels, 0 <= label < c, or shares.
         axis: where the classes are.
+        reduction: "mean", over everything but `axis`; "sum"; or "none", a loss for each sample.
         label_smoothing: the part of each target that is spread evenly over the classes, 0 to 1.
-        reduction: see the module's text.
-        weight: see the module's text.
-        ignore_index: see the module's text.
+        weight: how much each class counts, (c,), numbers. The mean divides by those of the labels;
+            shares are averaged evenly.
+        ignore_index: a label, of any value, whose samples count for nothing: their mean is NaN.
+            Not for shares.
 
-    Raises: ShapeError; DTypeError; see also the module's text.
+    Raises: ShapeError for a target or a weight of another shape, or the mean of no samples;
+        DTypeError; OutOfRange for a label outside 0 <= label < c that is not the ignored one;
+        ArgumentError for an ignored label beside shares, a label_smoothing outside 0 to 1, or
+        another reduction.
     Source: C. M. Bishop, Pattern Recognition and Machine Learning (2006), eq. 4.108; smoothing:
         arXiv:1512.00567, section 7.
 
@@ -77,7 +71,7 @@ def cross_entropy(
         check_no_label(name, ignore_index)
         losses, log_probs = soft_cross_entropy(scores, times(last(target, axis), weight))
     else:
-        check_labels(name, logits, target, axis)
+        check_labels(name, target, axis, shares=True, logits=logits)
         labels, count = counted(name, target, weight, ignore_index, scores)
         losses, log_probs = softmax_cross_entropy(scores, labels)
         losses = times(losses, count.share)
@@ -100,8 +94,19 @@ def nll_loss(
 
     Shapes: log_probs with c classes along `axis`, target without that axis -> scalar, or target's
         shape with reduction "none".
-    Dtype: floats; integers.
-    Raises: OutOfRange unless 0 <= label < c; ShapeError; DTypeError; see also the module's text.
+    Dtype: floats, kept; target of an integer dtype.
+
+    Args:
+        log_probs: logarithms of the probabilities of the classes.
+        target: labels, 0 <= label < c.
+        axis: where the classes are.
+        reduction: "mean", over everything but `axis`; "sum"; or "none", a loss for each sample.
+        weight: how much each class counts, (c,), numbers. The mean divides by those of the labels.
+        ignore_index: a label, of any value, whose samples count for nothing: their mean is NaN.
+
+    Raises: ShapeError for a target or a weight of another shape, or the mean of no samples;
+        DTypeError; OutOfRange for a label outside 0 <= label < c that is not the ignored one;
+        ArgumentError for another reduction.
     Source: C. M. Bishop, Pattern Recognition and Machine Learning (2006), eq. 4.108.
 
     >>> from singa_core import tensor
@@ -111,6 +116,7 @@ def nll_loss(
     name = "nll_loss"
     axis = check_axis(name, axis, log_probs.ndim, log_probs=log_probs)
     weight = weights(name, weight, log_probs, axis)
+    check_labels(name, target, axis, log_probs=log_probs)
     scores = last(log_probs, axis)
     labels, count = counted(name, target, weight, ignore_index, scores)
     losses = times(negative_log_likelihood(scores, labels), count.share)
@@ -134,17 +140,24 @@ def last(x: Tensor, axis: int) -> Tensor:
     return x.permute([i for i in range(x.ndim) if i != axis] + [axis])
 
 
-def check_labels(where: str, logits: Tensor, target: Tensor, axis: int) -> None:
-    """Raises: ShapeError; DTypeError."""
-    without = logits.shape[:axis] + logits.shape[axis + 1 :]
+def check_labels(
+    where: str, target: Tensor, axis: int, *, shares: bool = False, **scores: Tensor
+) -> None:
+    """Check labels against the scores of the classes along `axis`: one tensor, under its name.
+
+    Raises: ShapeError, which also tells the shape of shares if these would do; DTypeError.
+    """
+    ((name, x),) = scores.items()
+    named: dict[str, Any] = {**scores, "target": target}
+    without = x.shape[:axis] + x.shape[axis + 1 :]
     if target.shape != without:
-        rule = f"target.shape {without} (labels) or {logits.shape} (shares)"
-        raise ShapeError(where, rule, target.shape, logits=logits, target=target)
+        rule = f"target.shape {without} (labels)" + (f" or {x.shape} (shares)" if shares else "")
+        raise ShapeError(where, rule, target.shape, **named)
     if not target.dtype.is_integer:
-        raise DTypeError(
-            where, "labels of an integer dtype", target.dtype, hint="target.astype('int64')",
-            logits=logits, target=target,
-        )  # fmt: skip
+        hint = "target.astype('int64')"
+        raise DTypeError(where, "labels of an integer dtype", target.dtype, hint=hint, **named)
+    if not x.dtype.is_floating:
+        raise DTypeError(where, f"{name} of a floating dtype", x.dtype, **named)
 
 
 def weights(where: str, weight: Tensor | None, scores: Tensor, axis: int) -> Tensor | None:
@@ -191,8 +204,6 @@ def counted(
     name: str, target: Tensor, weight: Tensor | None, ignore: int | None, scores: Tensor
 ) -> tuple[Tensor, Count]:
     """Labels (...) with 0 in place of the ignored ones, and what they count; scores (..., c)."""
-    if not target.dtype.is_integer:
-        return target, Count()  # which will be refused
     labels, kept, share, c = target, None, None, scores.shape[-1]
     if ignore is not None:
         kept = signed(target) != ignore

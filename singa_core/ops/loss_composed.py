@@ -1,12 +1,4 @@
-"""How wrong predicted values are, as one number: an average over elements.
-
-What all of these share:
-
-    reduction: "mean" (over everything but the class axis), "sum", or "none".
-
-    Raises: ShapeError for the mean of no samples, which would be NaN; ArgumentError for another
-        reduction. A sum of no samples is 0.
-"""
+"""How wrong predicted values are: a loss for each element, averaged, added up, or as it is."""
 
 from __future__ import annotations
 
@@ -28,7 +20,10 @@ Reduction = Literal["mean", "sum", "none"]
 
 
 def reduce(where: str, losses: Tensor, reduction: Reduction) -> Tensor:
-    """Losses averaged, summed or as they are. Raises: as the module's text says."""
+    """Losses averaged, summed (which gives 0 for none) or as they are.
+
+    Raises: ShapeError for the mean of no samples, which would be NaN.
+    """
     if reduction == "mean":
         if not losses.size:
             hint = "skip the empty batch, or reduction='sum'"
@@ -51,7 +46,9 @@ def mse_loss(x: Tensor, target: Tensor, *, reduction: Reduction = "mean") -> Ten
     """Squared error, (x - target)**2.
 
     Shapes: x and target of one shape -> scalar, or that shape with reduction "none".
-    Raises: ShapeError if the shapes differ; see also the module's text.
+    Args: reduction: "mean" over all elements, "sum" (of none: 0), or "none".
+    Raises: ShapeError if the shapes differ, or for the mean of no elements;
+        ArgumentError for another reduction.
     Source: C. M. Bishop, Pattern Recognition and Machine Learning (2006), eq. 1.2, without its 1/2.
 
     >>> from singa_core import tensor
@@ -68,7 +65,9 @@ def l1_loss(x: Tensor, target: Tensor, *, reduction: Reduction = "mean") -> Tens
     """Absolute error, |x - target|; its slope at 0 is 0.
 
     Shapes: x and target of one shape -> scalar, or that shape with reduction "none".
-    Raises: ShapeError if the shapes differ; see also the module's text.
+    Args: reduction: "mean" over all elements, "sum" (of none: 0), or "none".
+    Raises: ShapeError if the shapes differ, or for the mean of no elements;
+        ArgumentError for another reduction.
     Source: C. M. Bishop, Pattern Recognition and Machine Learning (2006), eq. 1.91 with q = 1.
     """
     same_shape("l1_loss", x, target)
@@ -84,8 +83,9 @@ def huber_loss(
     The error e is |x - target|.
 
     Shapes: x and target of one shape -> scalar, or that shape with reduction "none".
-    Raises: ArgumentError unless delta > 0; ShapeError if the shapes differ; see also the module's
-        text.
+    Args: reduction: "mean" over all elements, "sum" (of none: 0), or "none".
+    Raises: ShapeError if the shapes differ, or for the mean of no elements; ArgumentError unless
+        delta > 0, or for another reduction.
     Source: P. J. Huber, Annals of Mathematical Statistics 35 (1964), 73-101, section 4.
 
     >>> from singa_core import tensor
@@ -111,8 +111,9 @@ def smooth_l1_loss(
     """huber_loss(delta=beta) / beta: its slope is 1 far off; l1_loss for beta = 0.
 
     Shapes: x and target of one shape -> scalar, or that shape with reduction "none".
-    Raises: ArgumentError unless beta >= 0; ShapeError if the shapes differ; see also the module's
-        text.
+    Args: reduction: "mean" over all elements, "sum" (of none: 0), or "none".
+    Raises: ShapeError if the shapes differ, or for the mean of no elements; ArgumentError unless
+        beta >= 0, or for another reduction.
     Source: arXiv:1504.08083, eq. 3.
     """
     check_number("smooth_l1_loss", "beta", beta, 0.0)
@@ -127,7 +128,9 @@ def binary_cross_entropy(x: Tensor, target: Tensor, *, reduction: Reduction = "m
     """Cross-entropy of probabilities x of "yes" and targets in [0, 1]; see log_loss.
 
     Shapes: x and target of one shape -> scalar, or that shape with reduction "none".
-    Raises: ShapeError if the shapes differ; see also the module's text.
+    Args: reduction: "mean" over all elements, "sum" (of none: 0), or "none".
+    Raises: ShapeError if the shapes differ, or for the mean of no elements;
+        ArgumentError for another reduction.
     Source: C. M. Bishop, Pattern Recognition and Machine Learning (2006), eq. 4.90.
     """
     same_shape("binary_cross_entropy", x, target)
@@ -141,7 +144,9 @@ def binary_cross_entropy_with_logits(
     """Cross-entropy of sigmoid(x) and targets in [0, 1], for any x; see logistic_loss.
 
     Shapes: x and target of one shape -> scalar, or that shape with reduction "none".
-    Raises: ShapeError if the shapes differ; see also the module's text.
+    Args: reduction: "mean" over all elements, "sum" (of none: 0), or "none".
+    Raises: ShapeError if the shapes differ, or for the mean of no elements;
+        ArgumentError for another reduction.
     Source: C. M. Bishop, Pattern Recognition and Machine Learning (2006), eq. 4.90.
     """
     same_shape("binary_cross_entropy_with_logits", x, target)
@@ -165,9 +170,10 @@ def kl_div(
         target: t, the probabilities aimed at, or their logarithms.
         log_target: the target is log(t).
         reduction: "batchmean", the sum divided by the first axis, is the divergence of one sample;
-            "mean" divides by all elements.
+            "mean" divides by all elements. Or "sum", or "none".
 
-    Raises: ShapeError if the shapes differ; see also the module's text.
+    Raises: ShapeError if the shapes differ, or for the mean of no elements;
+        ArgumentError for another reduction.
     Source: S. Kullback, R. A. Leibler, Annals of Mathematical Statistics 22 (1951), 79-86, eq. 2.4.
 
     >>> from singa_core import tensor

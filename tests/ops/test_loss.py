@@ -70,6 +70,13 @@ COUNTS = [  # weights of five classes, an ignored label
 ]  # fmt: skip
 
 
+def some_ignored(ignored):
+    """Labels of five classes, some of them `ignored` (None: 0), and the option that says so."""
+    labels = labels_of((3, 4), 5)
+    labels[::2, 1:3] = 0 if ignored is None else ignored
+    return labels, {} if ignored is None else {"ignore_index": ignored}
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize(("weight", "ignored"), COUNTS)
@@ -77,10 +84,8 @@ def test_classes_that_count_differently_against_torch(
     device, weight, ignored, reduction, smoothing
 ):
     torch = pytest.importorskip("torch", reason="torch is the oracle of this test")
-    labels = labels_of((3, 4), 5)
-    labels[::2, 1:3] = 0 if ignored is None else ignored
+    labels, told = some_ignored(ignored)
     options = {"reduction": reduction, "label_smoothing": smoothing}
-    told = {} if ignored is None else {"ignore_index": ignored}
     ours = partial(ops.cross_entropy, weight=weight, axis=1, **told, **options)
 
     def peer(logits, target):
@@ -88,15 +93,20 @@ def test_classes_that_count_differently_against_torch(
         return torch.nn.functional.cross_entropy(logits, target, given, **told, **options)
 
     check_against_torch(ours, peer, device, random(3, 5, 4), labels)
-    if smoothing:
-        return
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize(("weight", "ignored"), COUNTS)
+def test_likelihoods_that_count_differently_against_torch(device, weight, ignored, reduction):
+    torch = pytest.importorskip("torch", reason="torch is the oracle of this test")
+    labels, told = some_ignored(ignored)
     ours = partial(ops.nll_loss, weight=weight, axis=1, reduction=reduction, **told)
 
-    def likelihood(log_probs, target):
+    def peer(log_probs, target):
         given = None if weight is None else torch.tensor(weight)
         return torch.nn.functional.nll_loss(log_probs, target, given, reduction=reduction, **told)
 
-    check_against_torch(ours, likelihood, device, random(3, 5, 4), labels)
+    check_against_torch(ours, peer, device, random(3, 5, 4), labels)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
@@ -118,15 +128,11 @@ def test_an_ignored_sample_leaves_no_trace(array):
     np.testing.assert_allclose(logits.grad.numpy(), [[0.25, -0.25], [0.0, 0.0]], rtol=1e-6)
     small = array(np.array([1, 255], np.uint8))
     assert float(ops.cross_entropy(logits, small, ignore_index=255)) == float(loss)
-    assert float(ops.cross_entropy(logits[:1], small[:1], ignore_index=-100)) == float(
-        loss
-    )  # no uint8
-    nothing = ops.cross_entropy(logits, array([7, 7]), ignore_index=7)
-    assert math.isnan(float(nothing))
-    assert ops.cross_entropy(logits, array([7, 7]), ignore_index=7, reduction="none").tolist() == [
-        0,
-        0,
-    ]
+    none = ops.cross_entropy(logits[:1], small[:1], ignore_index=-100)  # which no uint8 can be
+    assert float(none) == float(loss)
+    nothing = partial(ops.cross_entropy, logits, array([7, 7]), ignore_index=7)
+    assert math.isnan(float(nothing()))
+    assert nothing(reduction="none").tolist() == [0, 0]
 
 
 def test_a_mean_of_many_in_float16_does_not_overflow(array):
@@ -254,6 +260,28 @@ def test_cross_entropy_names_what_does_not_fit(array):
         DTypeError, match="^softmax_cross_entropy: needs a floating dtype, got int64\n  logits: "
     ):
         ops.softmax_cross_entropy(x.astype("int64"), array([0, 1, 2, 0]))
+
+
+def test_nll_loss_names_what_does_not_fit(array):
+    x = array(np.zeros((4, 3), np.float32))
+    rule = (
+        r"^nll_loss: needs target.shape \(4,\) \(labels\), got \(3,\)\n"
+        r"  log_probs: float32 \(4, 3\) \w+\n  target: int64 \(3,\) \w+$"
+    )
+    for options in ({}, {"weight": [1, 2, 3]}, {"ignore_index": 1}):
+        with pytest.raises(ShapeError, match=rule):
+            ops.nll_loss(x, array([0, 1, 2]), **options)
+        with pytest.raises(DTypeError, match="^nll_loss: needs labels of an integer dtype, got f"):
+            ops.nll_loss(x, array([0.0, 1.0, 2.0, 0.0]), **options)
+
+
+@pytest.mark.parametrize(
+    ("op", "operand"), [("cross_entropy", "logits"), ("nll_loss", "log_probs")]
+)
+def test_scores_that_are_no_floats_are_told_by_the_function_that_was_called(array, op, operand):
+    rule = rf"^{op}: needs {operand} of a floating dtype, got int64\n  {operand}: int64 \(1, 2\)"
+    with pytest.raises(DTypeError, match=rule):
+        getattr(ops, op)(array([[1, 2]]), array([1]))
 
 
 def test_nll_loss_by_hand(array):
