@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import hypothesis
@@ -46,6 +47,14 @@ def open_device(name):
 def device(request):
     """Every device in turn."""
     return open_device(request.param)
+
+
+@pytest.fixture
+def unfused(device, monkeypatch):
+    """This device, with a launch for every operation: tests count them, or take their memory."""
+    apart = replace(device.capabilities, fuses=frozenset(), batches=frozenset())
+    monkeypatch.setattr(device, "capabilities", apart)
+    return device
 
 
 @pytest.fixture

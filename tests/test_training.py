@@ -209,9 +209,8 @@ def test_a_batch_larger_than_the_data(device):
         loader(1000, drop_last=True)
 
 
-def test_the_device_is_where_it_trains(device):
-    other = {"far": "cpu_numpy", "cpu_numpy": "far"}[device.name]
-    one, two = model_on(device, p=0.0), model_on(other, p=0.0)
+def test_the_device_is_where_it_trains(device, other_device):
+    one, two = model_on(device, p=0.0), model_on(other_device, p=0.0)
     fit(one, loader(), 1, progress=False)
     fit(two, loader(), 1, progress=False, device=device)
     assert two.body.steps[0].weight.device is device

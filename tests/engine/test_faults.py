@@ -77,7 +77,7 @@ def fail_in_launch(recording, number, error):
 
 
 @pytest.mark.parametrize("kind", [Fault, KeyboardInterrupt])
-def test_a_fault_before_the_first_write_has_changed_nothing(array, device, kind):
+def test_a_fault_before_the_first_write_has_changed_nothing(array, unfused, kind):
     step, error = Step(array), kind("the driver gave up")
     x = array([1.0, 1.0])
     step.function(x)
@@ -96,7 +96,7 @@ def test_a_fault_before_the_first_write_has_changed_nothing(array, device, kind)
 
 
 @pytest.mark.parametrize("kind", [Fault, KeyboardInterrupt])
-def test_a_fault_after_the_first_write_loses_the_state_and_says_so(array, kind):
+def test_a_fault_after_the_first_write_loses_the_state_and_says_so(array, unfused, kind):
     step, error = Step(array), kind("the driver gave up")
     x = array([1.0, 1.0])
     step.function(x)
@@ -198,7 +198,7 @@ def test_another_recording_over_lost_state_refuses(array):
         GraphFunction(lambda x: x * step.m)(x)
 
 
-def test_a_failed_replay_keeps_no_arguments(array, device):
+def test_a_failed_replay_keeps_no_arguments(array, device, unfused):
     step = Step(array)
     x = array([1.0, 1.0])
     step.function(x)
@@ -240,7 +240,8 @@ def test_a_label_out_of_range_in_a_replay_loses_nothing(array, device):
     # a late device: the update was queued behind the error, and nobody knows what it did
     loss = step(x, array([0, 4]))
     with pytest.raises(
-        StateLost, match=r"far: \w+ failed with OutOfRange: .*\n  after state had begun to change"
+        StateLost,
+        match=rf"{device}: \w+ failed with OutOfRange: .*\n  after state had begun to change",
     ):
         loss.item()
     with pytest.raises(StateLost):

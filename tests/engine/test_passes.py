@@ -229,7 +229,10 @@ def test_cse_merges_no_two_draws(device):
 
     two(tensor(0.0, device=device))
     got = two.recordings[0].program
-    assert ops_of(got).count("random_bits") + ops_of(got).count("random_uniform") == 2
+    drawn = [i for i in ops_of(got) if i in ("random_bits", "random_uniform")]
+    for i in got.instructions:
+        drawn += [name for name, *_ in i.options.get("steps", ()) if name == "random_bits"]
+    assert len(drawn) == 2
 
 
 def test_cse_keeps_nothing_alive_for_a_cheap_repeat(device):
@@ -392,8 +395,13 @@ class Declined(Operation):
 
 
 def test_a_kernel_that_declines_some_strides_is_given_a_packed_copy(device, declared):
-    (op,), table = declared(Declined), kernels.table(device.languages[0])
-    neg = next(k for k in table if (k.op, k.signature) == ("neg", "f32->f32"))
+    (op,) = declared(Declined)
+    table, neg = next(
+        (table, k)
+        for table in map(kernels.table, device.languages)
+        for k in table
+        if (k.op, k.signature) == ("neg", "f32->f32")
+    )
 
     def prepare(target, ins, outs):
         return neg.prepare(target, ins, outs) if isinstance(ins[0], Spec) else None
@@ -635,9 +643,8 @@ def test_a_chain_of_elementwise_launches_lives_in_one_piece(device):
         align = device.capabilities.alignment if device.capabilities.sub_buffers else 1
         assert made.bound == 2 * X.nbytes
         assert made.nbytes == -(-X.nbytes // align) * align + X.nbytes
-    np.testing.assert_array_equal(
-        run(p, device, np.ones((2, 3), np.float32))[0],
-        np.exp(np.abs(-np.exp(np.ones((2, 3), np.float32)))),
+    np.testing.assert_allclose(
+        run(p, device, np.ones((2, 3), np.float32))[0], np.full((2, 3), np.exp(np.e)), rtol=1e-6
     )
 
 
