@@ -436,6 +436,23 @@ def test_the_judges_of_edges_want_the_right_values():
     counts.counted("judges of edge values tried on wrong results", 2)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (("cpu_numpy", "--select", "nothing::here"), 5),
+        (("cpu_numpy", "--groups", "nothing"), 4),
+        (("nothing",), 4),
+        (("cpu_numpy", "--level", "nothing"), 2),
+        ((), 2),
+    ],
+)
+def test_what_cannot_be_found_out_has_a_status_of_its_own(tmp_path, arguments, wanted):
+    status, data, text = run_kit(tmp_path, *arguments)
+    assert (status, data.get("passed", False)) == (wanted, False), text
+    page = (Path(__file__).parents[1] / "docs" / "conformance.md").read_text("utf-8")
+    assert f"\n| {wanted} | " in page
+
+
 def test_small_calls_have_the_types_of_their_signature():
     """All forms of all signatures; what each computes is the kit's to say."""
     device, seen = registry.resolve("cpu_numpy"), Counter()
