@@ -1,4 +1,4 @@
-"""The one context variable of the engine: is there a tape, and is something being recorded?
+"""The one context variable that the engine reads: is there a tape, is something being recorded?
 
 Both are local to a thread or an asyncio task. Training and evaluation are not modes: they are an
 attribute of a layer.
@@ -7,8 +7,8 @@ attribute of a layer.
 from __future__ import annotations
 
 from contextlib import ContextDecorator
-from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from singa_core.recorder import Recorder
@@ -48,23 +48,43 @@ class use_mode:  # noqa: N801  (used as a function)
 
 
 class _Change(ContextDecorator):
-    """A block, or a decorated function, in a mode made from the one outside."""
+    """A block, or a decorated function, in a mode made from the one outside.
 
-    def __init__(self) -> None:
-        self._tokens: list[Token[Mode]] = []  # a decorated function may call itself
+    It keeps nothing itself: threads may share one, and a decorated function may call itself.
+    """
 
     def change(self, mode: Mode) -> Mode:
         """The mode inside."""
         return mode
 
     def __enter__(self) -> None:
-        self._tokens.append(MODE.set(self.change(MODE.get())))
+        before, outer = MODE.get(), _ENTERED.get()
+        try:
+            _ENTERED.set(_Entered(self, before, outer))
+            MODE.set(self.change(before))
+        except BaseException:  # an interrupt, right after one was set
+            MODE.set(before)
+            _ENTERED.set(outer)
+            raise
 
     def __exit__(self, *failure: object) -> None:
-        MODE.reset(self._tokens.pop())
+        entered = _ENTERED.get()
+        while entered is not None and entered.block is not self:
+            entered = entered.outer  # an interrupt has kept it from being left
+        if entered is not None:
+            MODE.set(entered.before)
+            _ENTERED.set(entered.outer)
 
-    def _recreate_cm(self) -> _Change:
-        return type(self)()  # threads that share a decorated function share no tokens
+
+class _Entered(NamedTuple):
+    """A block that a thread or a task is in, the mode before it, and the block around it."""
+
+    block: _Change
+    before: Mode
+    outer: _Entered | None
+
+
+_ENTERED: ContextVar[_Entered | None] = ContextVar("singa_entered", default=None)
 
 
 class no_grad(_Change):  # noqa: N801  (used as a function)

@@ -60,7 +60,12 @@ class Profile:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        PROFILES.set(PROFILES.get()[:-1])
+        outer = PROFILES.get()
+        while outer:
+            last, outer = outer[-1], outer[:-1]
+            if last is self:  # an interrupt may have kept others from being left
+                PROFILES.set(outer)
+                return
 
     def add(self, device: str, timings: Sequence[Timing]) -> None:
         """Another replay. The engine calls it."""

@@ -117,6 +117,14 @@ def test_a_block_that_an_interrupt_keeps_from_being_entered_times_nothing(array,
     with times, sc.profile() as inner:
         double(x)
     assert (times.replays, inner.replays) == (0, 1)
+    with times:
+        inner.__enter__()  # and an interrupt keeps it from being left
+    double(x)
+    assert (times.replays, inner.replays) == (0, 1)
+    with times:
+        inner.__exit__(None, None, None)  # was not entered here
+        double(x)
+    assert (times.replays, inner.replays) == (1, 1)
 
 
 def test_a_graph_bound_anew_is_profiled_where_its_memory_is_now(array, device):
