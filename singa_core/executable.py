@@ -284,6 +284,7 @@ class LoopExecutable(Executable):
 
     def _failed(self, error: BaseException, remaining: Any) -> BaseException:
         """Before the first write nothing has changed; after it, state is neither old nor new."""
+        # the loop does not count, since every replay would pay for it; its iterator knows
         number = len(self._code) - remaining.__length_hint__() - 1
         self._forget_args()
         told, steps = error, self.placed.steps

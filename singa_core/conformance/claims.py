@@ -19,7 +19,7 @@ from singa_core.engine import GraphFunction
 from singa_core.errors import OutOfRange
 from singa_core.kernels.c import CallTable
 from singa_core.optable import OPS
-from singa_core.passes.fuse import OPERAND
+from singa_core.passes.fuse import FUSED_OPERAND
 from singa_core.resolve import Entry, find_entry
 from singa_core.spec import Spec
 from singa_core.storage import as_bytes
@@ -154,7 +154,7 @@ def parameters(device: Device) -> None:
     """Chains have as many operands as are expected to fit; where bytes are told, all are taken.
 
     Only kernels in C tell how many bytes of arguments a launch has. Those of other languages are
-    tried with one operand for every `OPERAND` bytes, which is what the core makes use of.
+    tried with one operand for every `FUSED_OPERAND` bytes, which is what the core makes use of.
     """
     able = device.capabilities
     name = next((name for name in ("add", "maximum") if name in able.fuses), None)
@@ -164,7 +164,7 @@ def parameters(device: Device) -> None:
     def chain(*xs: Tensor) -> Any:
         return functools.reduce(OPS[name], xs)
 
-    xs = operands(device, able.parameters // OPERAND + 1)
+    xs = operands(device, able.parameters // FUSED_OPERAND + 1)
     step = GraphFunction(chain, device=device)
     same_values("a chain of many operands", step(*xs).numpy(), chain(*xs).numpy())
     launched(step, "fused", wanted=True)

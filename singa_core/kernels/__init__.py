@@ -29,6 +29,8 @@ INTS = "i8 i16 i32 i64 u8 u16 u32 u64"
 NUMBERS = f"{INTS} {FLOATS}"
 ANY = f"b1 {NUMBERS}"
 ALL_SIGNATURES = "*"
+DRAW = "random_bits"
+"""The primitive that makes elements by their index: all that is random is made of its words."""
 
 
 @dataclass(frozen=True)

@@ -11,21 +11,21 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from singa_core.device import Capabilities, Device
+from singa_core.kernels import DRAW
 from singa_core.passes.lower import has_kernel
 from singa_core.passes.waits import in_turn, makers
 from singa_core.program import Instruction, Program
 
-OPERAND: Final = 64
+FUSED_OPERAND: Final = 64
 """Bytes of arguments that an input or an output of a group is expected to need, with strides."""
 MOST_STEPS: Final = 48
-DRAW: Final = "random_bits"
-"""The operation that reads its input whole, and makes elements by their index."""
+"""Steps of a group: their values want registers, and their text a compiler's time."""
 END: Final = -1
 """The reader of what a Program gives back."""
 
 
 def fuse(program: Program, device: Device) -> Program:
-    """The Program with groups of what `device.capabilities.fuses` in place of their members."""
+    """The Program with groups in place of their members, which are all of `capabilities.fuses`."""
     if not device.capabilities.fuses:
         return program
     groups = _Groups(program, device.capabilities)
@@ -45,7 +45,7 @@ class _Groups:
 
     def __init__(self, program: Program, capabilities: Capabilities) -> None:
         self.program = program
-        self.most_operands = capabilities.parameters // OPERAND
+        self.most_operands = capabilities.parameters // FUSED_OPERAND
         self.maker = makers(program)
         self.fusible = [self._may_fuse(i, capabilities.fuses) for i in program.instructions]
         self.group = list(range(len(program.instructions)))

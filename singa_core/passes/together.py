@@ -13,14 +13,14 @@ from singa_core.device import Device
 from singa_core.passes.lower import has_kernel
 from singa_core.program import Instruction, Program
 
-OPERAND: Final = 24
+JOINED_OPERAND: Final = 24
 """Bytes of arguments that an input or an output of a part is expected to need, with its numbers."""
 SMALL: Final = 1 << 18
 """Bytes that an update writes, at most."""
 
 
 def together(program: Program, device: Device) -> Program:
-    """The Program with updates by `device.capabilities.batches` in place of single ones."""
+    """The Program with launches of several updates, which are all of `capabilities.batches`."""
     batches = device.capabilities.batches
     if not batches:
         return program
@@ -39,7 +39,9 @@ def together(program: Program, device: Device) -> Program:
     numbers = [n for n, i in enumerate(program.instructions) if joins(i)]
     made: dict[int, Instruction] = {}
     gone: set[int] = set()
-    for group in _groups(numbers, program.instructions, device.capabilities.parameters // OPERAND):
+    for group in _groups(
+        numbers, program.instructions, device.capabilities.parameters // JOINED_OPERAND
+    ):
         parts = [program.instructions[n] for n in group]
         one = _joined(parts, old)
         if one is not None and has_kernel(one, program.specs_of(one.ins), device):

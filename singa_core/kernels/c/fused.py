@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from singa_core.dtype import DType, bool_, float32, uint32
-from singa_core.kernels import ALL_SIGNATURES
+from singa_core.kernels import ALL_SIGNATURES, DRAW
 from singa_core.kernels.c import c
 from singa_core.kernels.c.dialect import Call, Target
 from singa_core.kernels.c.expressions import (
@@ -28,7 +28,6 @@ from singa_core.kernels.c.loops import Scalar, calls
 from singa_core.kernels.c.random import drawing
 from singa_core.spec import AnyForm, Spec
 
-DRAW: Final = "random_bits"
 FUSES: Final = frozenset({*EXPRESSIONS, "cast", DRAW} - {"copy"})
 """The operations that a group may be made of."""
 WORDS: Final = frozenset({DRAW, "equal", "less", "less_equal", "shift_right", "cast"})

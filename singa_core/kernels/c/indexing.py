@@ -17,7 +17,7 @@ from singa_core.kernels.c.dialect import FAULT, INT_LIMIT, Call, Source, Target,
 from singa_core.kernels.c.elementwise import cast_calls, copied, moved
 from singa_core.kernels.c.expressions import wrapping
 from singa_core.kernels.c.geometry import Walk, grouped, walk
-from singa_core.kernels.c.loops import Scalar, calls, numbers, offsets
+from singa_core.kernels.c.loops import Scalar, calls, offsets, walk_numbers
 from singa_core.kernels.c.reduction import padded_axes, whole_rows
 from singa_core.spec import AnyForm, Spec
 
@@ -101,8 +101,8 @@ def _write_call(
         ranges = max(min(places, 4096 // max(elements, 1)), 1)
         share, chunk, group = -(-places // ranges), 1, target.group
     ranges, strips = -(-places // share), -(-elements // chunk)
-    names, values = numbers(path)
-    more, also = numbers(inner)
+    names, values = walk_numbers(path)
+    more, also = walk_numbers(inner)
     renamed = [(name.replace("d", "e").replace("s", "t"), kind) for name, kind in more]
     kind = wrapping(computed(BY_CODE[code]))
     add = f"ST_{code}(y, at, ({kind})LD_{code}(y, at) + ({kind})LD_{code}(v, from));"

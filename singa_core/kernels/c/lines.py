@@ -8,7 +8,7 @@ from singa_core.kernels import ANY, FLOATS
 from singa_core.kernels.c import c
 from singa_core.kernels.c.dialect import INT_LIMIT, Call, Source, Target, computed
 from singa_core.kernels.c.geometry import Walk, grouped, row_items, walk
-from singa_core.kernels.c.loops import numbers, offsets
+from singa_core.kernels.c.loops import offsets, walk_numbers
 from singa_core.kernels.c.reduction import SIGNED, UNSIGNED, join, padded_axes, whole_rows
 from singa_core.spec import AnyForm, Shape, Spec
 
@@ -53,7 +53,7 @@ def _line_call(
     sizes: dict[str, int],
 ) -> Call:  # fmt: skip
     """One call in which a work item takes some lines, one after the other."""
-    names, values = numbers(path)
+    names, values = walk_numbers(path)
     cost = sizes["n"] if target.family == "cpu" else 8192
     items, per = row_items(path.size, cost, target) if target.family == "cpu" else (path.size, 1)
     group = 1 if target.family == "cpu" else target.group

@@ -71,7 +71,7 @@ def element(scalar: Scalar, kinds: str, word: str = "") -> str:
     for n, code in enumerate(scalar.ins):
         text.append(f"{TYPES[code][1]} x{n} = LD_{code}(a{n}, {place(n, kinds[n])});")
     for k, name in enumerate(scalar.words):
-        text.append(f"uint {name} = {word.format(k=k, at=number(scalar, kinds))};")
+        text.append(f"uint {name} = {word.format(k=k, at=output_index(scalar, kinds))};")
     for name, dtype, line in scalar.lines:
         kind = computed(dtype)
         text.append(f"{kind} {name} = {line.replace('{T}', kind)};")
@@ -81,7 +81,7 @@ def element(scalar: Scalar, kinds: str, word: str = "") -> str:
     return " ".join(text)
 
 
-def number(scalar: Scalar, kinds: str, i: str = "i") -> str:
+def output_index(scalar: Scalar, kinds: str, i: str = "i") -> str:
     """The number of an element in the outputs, which are packed."""
     count = len(scalar.ins)
     return place(count, kinds[count], i)
@@ -138,7 +138,7 @@ def offsets(axes: int, count: int) -> str:
     return "\n        ".join(text)
 
 
-def numbers(path: Walk) -> tuple[tuple[tuple[str, str], ...], tuple[int, ...]]:
+def walk_numbers(path: Walk) -> tuple[tuple[tuple[str, str], ...], tuple[int, ...]]:
     """Names and values of what `offsets` and `place` use."""
     names, values = [], []
     axes = len(path.shape)
@@ -212,7 +212,7 @@ def calls(
     if not path.size:
         return []
     path = padded(path, rounded_axes(len(path.shape)))
-    names, values = numbers(path)
+    names, values = walk_numbers(path)
     names, values = (*names, *scalar.numbers), (*values, *given)
     sizes: tuple[int, ...]
     if target.family == "cpu":
@@ -258,7 +258,7 @@ def loop(scalar: Scalar, kinds: str, stop: str = "stop") -> str:
 
 def strips(scalar: Scalar, kinds: str) -> str:
     """The loop in strips, for each of which random words are made."""
-    at = f"({number(scalar, kinds, 'first')})"
+    at = f"({output_index(scalar, kinds, 'first')})"
     room = STRIP + WIDTH  # the last vector may look beyond
     fill = "\n        ".join(
         f"uint word{k}[{room}]; random_strip(g{k}, (ulong){at}, (int)(end - first), word{k});"

@@ -54,6 +54,8 @@ FUNCTION void philox_8(uint k0, uint k1, ulong place, uint *word)
 """
 STRIP: Final = 128
 """Words that a work item of the cpu family makes at once."""
+LEAST: Final = 2048
+"""Words that are worth a work item of their own there: they take about 3 microseconds."""
 # words of the block of word i and of those behind it, until `count` words from i on are there
 STRIPS: Final = """
 FUNCTION void random_strip(const GLOBAL uint *state, ulong i, int count, uint *word)
@@ -104,7 +106,7 @@ def random_bits(
     if not n:
         return []
     cpu = target.family == "cpu"
-    per = max(grouped(-(-n // (4 * target.units)), STRIP), 2048) if cpu else 4
+    per = max(grouped(-(-n // (4 * target.units)), STRIP), LEAST) if cpu else 4
     group = 1 if cpu else target.group
     source = Source(
         "random_bits", (("state", "u32", "in"), ("y", "u32", "out")),

@@ -31,7 +31,7 @@ from singa_core.kernels.c.geometry import (
     row_items,
     walk,
 )
-from singa_core.kernels.c.loops import numbers, offsets
+from singa_core.kernels.c.loops import offsets, walk_numbers
 from singa_core.spec import AnyForm, Shape, Spec
 
 SIGNED = "b1 i8 i16 i32 i64"
@@ -302,7 +302,7 @@ def one_pass(
         "offsets": offsets(len(kept.shape), 1), "walked": walked(len(reduced.shape)),
         "total": how.of("total", "some"), "loop": "",
     }  # fmt: skip
-    names, values = numbers(kept)
+    names, values = walk_numbers(kept)
     more, also = walked_numbers(reduced)
     if columns and cpu:
         words["some"] = how.of("some[j]", f"({how.kind})LD_{code}(x, at + j)")

@@ -9,7 +9,7 @@ from singa_core.kernels.c import c
 from singa_core.kernels.c.dialect import INT_LIMIT, Call, Source, Target, computed
 from singa_core.kernels.c.geometry import grouped, row_items
 from singa_core.kernels.c.lines import lines
-from singa_core.kernels.c.loops import numbers, offsets
+from singa_core.kernels.c.loops import offsets, walk_numbers
 from singa_core.spec import AnyForm, Spec
 
 # Merges of runs that double, bottom up, so that equal elements keep their order. The places go back
@@ -57,7 +57,7 @@ def sort(
     if not y.itemcount:
         return [], 0
     path = lines(x.shape, axis, x.strides, y.strides)
-    names, values = numbers(path)
+    names, values = walk_numbers(path)
     n, rows = x.shape[axis], path.size
     after = (_DESCENDING if descending else _ASCENDING)[x.dtype.is_floating]
     code = x.dtype.code
