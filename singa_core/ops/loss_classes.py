@@ -48,7 +48,7 @@ def cross_entropy(
         label_smoothing: the part of each target that is spread evenly over the classes, 0 to 1.
         weight: how much each class counts, (c,); a mean is divided by the labels' weights, summed.
             One over shares is divided by their number.
-        ignore_index: any label, whose samples count for nothing; a mean of only these is NaN.
+        ignore_index: a label, also of no class, that counts for nothing; the mean of these is NaN.
             Not for shares.
 
     Raises: ShapeError for a target or a weight of another shape, or the mean of no samples;
@@ -102,7 +102,7 @@ def nll_loss(
         axis: where the classes are.
         reduction: "mean", over everything but `axis`; "sum"; or "none", a loss for each sample.
         weight: how much each class counts, (c,); a mean is divided by the labels' weights, summed.
-        ignore_index: any label, whose samples count for nothing; a mean of only these is NaN.
+        ignore_index: a label, also of no class, that counts for nothing; the mean of these is NaN.
 
     Raises: ShapeError for a target or a weight of another shape, or the mean of no samples;
         DTypeError; OutOfRange for a label outside 0 <= label < c that is not the ignored one;
