@@ -176,29 +176,108 @@ def test_a_wrong_gradient_is_named(declared):
     assert float(got) == pytest.approx(float(wanted) / 2, rel=1e-6)
 
 
-def test_a_wrong_kernel_of_one_backend_is_named(declared):
-    op = declared(Tilted)
-    real = kernels.table("far")
+@pytest.fixture
+def added():
+    """Kernels of the language `far` for the time of a test: `added(op, signature, function)`."""
+    table, names = kernels.table("far"), []
 
-    def prepare(device, ins, outs):
-        def launch(x, y):
-            device.launch(lambda a, b: np.multiply(a, 2.001, out=b), [*ins, *outs], [x, y])
+    def add(op, signature, function):
+        def prepare(device, ins, outs):
+            return lambda *xs: device.launch(function, [*ins, *outs], xs)
 
-        return launch
+        names.append(op.name)
+        table.prepared(op.name, signature, T="f16 bf16 f32 f64")(prepare)
 
-    real.prepared(op.name, "f32->f32")(prepare)
+    yield add
+    for name in names:
+        table._kernels.pop(name, None)
+    for device in (registry.resolve("far"), registry.resolve("cpu_numpy")):
+        device.state.entries.clear()
 
-    class Tilt(Layer):
+
+def calling(op):
+    class Calls(Layer):
         def forward(self, x):
             return op(x)
 
-    try:
-        with pytest.raises(
-            LayerFault, match=r"float32 against float64, inference: outputs, output 0 on far: "
-        ):
-            check_layer(Tilt, (4, 5))
-    finally:
-        del real._kernels[op.name]
+    return Calls
+
+
+@pytest.mark.parametrize(
+    ("signature", "by", "told"),
+    [
+        ("f32->f32", 2.001, r"\('far', f32->f32\), inference on far"),
+        ("T->T", 2.001, r"\('far', f32->f32\), inference on far"),  # alike in float64
+        (
+            "f16->f16",
+            2.5,
+            r"\('far', f16->f16\), inference on far",
+        ),  # a float that is not asked for
+    ],
+)
+def test_a_wrong_kernel_is_named(declared, added, signature, by, told):
+    op = declared(Tilted)
+    added(op, signature, lambda a, b: np.multiply(a, a.dtype.type(by), out=b))
+    rule = r": needs what its decomposition gives, got op_with_a_wrong_kernel: at \(0, 0\) got "
+    with pytest.raises(LayerFault, match=rf"kernel of op_with_a_wrong_kernel {told}{rule}"):
+        check_layer(calling(op), (4, 5))
+
+
+def test_a_right_kernel_is_counted(declared, added):
+    op = declared(Tilted)
+    before = check_layer(calling(op), (4, 5), devices=["far"]).checks["kernel == decomposition"]
+    added(op, "T->T", lambda a, b: np.multiply(a, a.dtype.type(2), out=b))
+    report = check_layer(calling(op), (4, 5), devices=["far"])
+    assert report.checks["kernel == decomposition"] == before + 3 * 3  # modes, floats
+
+
+class Halved(sc.Operation):
+    """The gradient of the next one."""
+
+    name = "op_for_a_gradient"
+
+    def infer(self, grad):
+        return grad
+
+    def forward(self, grad):
+        return grad * 2.0
+
+
+class Doubled(sc.Operation):
+    name = "op_with_a_gradient_that_has_a_kernel"
+
+    def infer(self, x):
+        return x
+
+    def forward(self, x):
+        return x * 2.0
+
+    def backward(self, grad, *, needs):
+        return (OPS["op_for_a_gradient"](grad),)
+
+
+def test_a_wrong_kernel_is_no_wrong_gradient(declared, added):
+    declared(Halved)
+    op = declared(Doubled)
+    added(OPS["op_for_a_gradient"], "T->T", lambda a, b: np.multiply(a, a.dtype.type(3), out=b))
+    with pytest.raises(
+        LayerFault, match=r"kernel of op_for_a_gradient \(.*\), evaluation on far: "
+    ):
+        check_layer(calling(op), (4, 5))
+
+
+def test_devices_are_compared_with_each_other():
+    class Local(Layer):
+        def forward(self, x):
+            return x * (1.001 if x.device.name == "far" else 1.0)
+
+    told = (
+        r"against cpu_numpy in float\d\d, inference: outputs, output 0 on far: needs a difference"
+    )
+    with pytest.raises(LayerFault, match=told):
+        check_layer(Local, (4, 5), devices=["cpu_numpy", "far"])
+    report = check_layer(Tanh, (4, 5), devices=["cpu_numpy", "far"])
+    assert report.checks["device == device"] == 3 * 2  # modes, floats
 
 
 def test_the_shape_that_is_expected():

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from singa_core.conformance.layer_bench import MODES, Bench, LayerFault, LayerReport
+from singa_core.conformance.layer_kernels import check_kernels
 from singa_core.device import Device
 from singa_core.errors import ArgumentError, PluginError
 from singa_core.layer import Layer
@@ -31,11 +32,13 @@ def check_layer(
 ) -> LayerReport:
     """Check a layer on every installed backend; streams of random numbers are left as they were.
 
+    - each kernel of a composite that it calls gives what the decomposition gives, in every float;
     - its output's shape, eager and from placeholders alone (`compile`), and equal first weights;
     - evaluation mode is a function: the same bits again, and no state is changed; both modes give
       the same shapes;
     - gradients of every parameter and float input are differences in float64, in both modes;
-    - float32 agrees with float64, forward and backward, on every device;
+    - float32 agrees with float64, forward and backward, on every device, and devices agree with
+      each other in both;
     - eager equals recorded, for outputs, gradients and state, over three steps in both modes, and
       without gradients;
     - saved, loaded into a new one and copied, it computes the same bits.
@@ -55,8 +58,11 @@ def check_layer(
         hint = "pip install a backend"
         raise ArgumentError("check_layer", "a device to check on", "none", hint=hint)
     with _seeds_kept():
-        for device in chosen:
-            _check(Bench(make, hosts, device, seed, report), output)
+        benches = [Bench(make, hosts, device, seed, report) for device in chosen]
+        for bench in benches:
+            _check(bench, output)
+            if bench is not benches[0]:
+                bench.against(benches[0])
     report.devices = tuple(device.name for device in chosen)
     return report
 
@@ -68,6 +74,7 @@ def _filled(inputs: Sequence[Any], seed: int) -> Iterator[npt.NDArray[Any]]:
 
 
 def _check(bench: Bench, output: Any) -> None:
+    check_kernels(bench)  # first: a wrong kernel is behind most of what the others would tell
     bench.modes()
     bench.shapes(output)
     bench.files()

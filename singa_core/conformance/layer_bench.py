@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from singa_core.arguments import outline
 from singa_core.autograd import gradients
+from singa_core.conformance.tolerances import GRADIENT
 from singa_core.device import Device
 from singa_core.dtype import as_dtype
 from singa_core.engine import graph
@@ -90,6 +91,7 @@ class Bench:
     device: Device
     seed: int
     report: LayerReport
+    seen: dict[tuple[str, str], _Run] = field(default_factory=dict)  # by mode and float
 
     # -- making it ---------------------------------------------------------------------------------
 
@@ -254,11 +256,27 @@ class Bench:
         bench.differences(mode, wide)
         layer = self.fresh(training=training)
         (run,) = self.runs(layer, self.step(layer, tape), 1, wide=False)
+        self.seen[mode, "float32"] = run
+        if bench is self:
+            self.seen[mode, "float64"] = wide
         if run.drawn == wide.drawn:  # else the numbers drawn are others
             title = f"float32 against float64, {mode}"
             self.same(f"{title}: outputs", numbered(run.outputs), numbered(wide.outputs), ROUNDING)
             self.same(f"{title}: gradients", run.gradients, wide.gradients, ROUNDING)
             self.report.checks["float32 == float64"] += 1
+
+    def against(self, other: Bench) -> None:
+        """This device against another one, on what both have computed."""
+        for key in [key for key in other.seen if key in self.seen]:
+            (mode, dtype), got, want = key, self.seen[key], other.seen[key]
+            if got.drawn != want.drawn:
+                continue
+            title = f"against {other.device} in {dtype}, {mode}"
+            allowed = ROUNDING if dtype == "float32" else GRADIENT[dtype]
+            self.same(f"{title}: outputs", numbered(got.outputs), numbered(want.outputs), allowed)
+            self.same(f"{title}: gradients", got.gradients, want.gradients, allowed)
+            self.same(f"{title}: state", got.states, want.states, allowed)
+            self.report.checks["device == device"] += 1
 
     def differences(self, mode: str, run: _Run) -> None:
         """Each gradient along a random direction against a difference."""
