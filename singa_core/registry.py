@@ -9,20 +9,18 @@ own module), init (open one device). A backend nobody asked for is never touched
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from difflib import get_close_matches
-from importlib import resources
 from typing import Final, Protocol, TypeVar
 
 from singa_core.checks import as_integer, as_integers
 from singa_core.device import Device
 from singa_core.errors import BackendNotFound, DeviceError, PluginError
+from singa_core.hints import install_hint, known_distributions, meant_hint
 from singa_core.offers import FAULTS, Offer, cause, entry_points
 
 GROUP: Final = "singa.backends"
@@ -32,11 +30,20 @@ BACKEND_API: Final = (1, 0)
 
 @dataclass(frozen=True)
 class Probe:
-    """What a backend found on this machine; `reason` is shown to the user when it is not usable."""
+    """What a backend found on this machine.
+
+    Args:
+        usable: it can run here.
+        reason: shown to the user when it is not usable.
+        device_count: how many devices there are.
+        kinds: of each device "cpu", "gpu" or another word; none: all are of the manifest's
+            `device_type`. `"gpu"` never means a device of kind "cpu".
+    """
 
     usable: bool
     reason: str = ""
     device_count: int = 1
+    kinds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -155,9 +162,8 @@ class Registry:
             probe = self.probe(name)
             if not probe.usable:
                 raise known.error("probe", f"not usable here: {probe.reason}")
-            if not 0 <= index < probe.device_count:
-                rule = f"0 <= index < {probe.device_count}"
-                raise DeviceError(f"device {name}:{index}", rule, index)
+            if not 0 <= index < (count := probe.device_count):
+                raise no_such_index(name, index, count, name)
             if index not in known.devices:
                 device = open_device(manifest, index, known)
                 for call in self.on_open:
@@ -184,9 +190,7 @@ class Registry:
         known = self._all()
         if name not in known:
             reason = f"no such backend; installed: {', '.join(sorted(known)) or 'none'}"
-            close = get_close_matches(name, known, n=1)
-            hint = f"{close[0]!r}" if close else install_hint(name)
-            raise BackendNotFound(name, "metadata", reason, hint=hint)
+            raise BackendNotFound(name, "metadata", reason, hint=meant_hint(name, known, ALIASES))
         return known[name]
 
     # -- device names -----------------------------------------------------------------------------
@@ -195,8 +199,9 @@ class Registry:
         """The device a user's name means: `<backend>[:index]`, an alias, or None for the default.
 
         `"cpu"` and the default are the host backend of highest priority, unprobed until opened;
-        `"gpu"` and `"auto"` probe from the highest priority down and take the first usable one.
-        `SINGA_DEVICE` in the environment replaces the default.
+        `"gpu"` and `"auto"` probe from the highest priority down and take the first usable one;
+        `"gpu"` counts no device that is a CPU. `SINGA_DEVICE` in the environment replaces the
+        default.
 
         Raises: BackendNotFound, PluginError, DeviceError.
         """
@@ -205,7 +210,7 @@ class Registry:
         if backend == "cpu":
             return self.device(self._host(), index)
         if backend in ("gpu", "auto"):
-            return self.device(self._first_usable(backend), index)
+            return self.device(*self._first_usable(backend, index))
         return self.device(backend, index)
 
     def _loadable(self) -> list[Manifest]:
@@ -223,21 +228,27 @@ class Registry:
             return manifest.name
         raise self._nothing("cpu", "no usable host backend")
 
-    def _first_usable(self, alias: str) -> str:
+    def _first_usable(self, alias: str, index: int) -> tuple[str, int]:
         refused = []
         for manifest in candidates(alias, self._loadable()):
             probe = self.probe(manifest.name)
-            if probe.usable:
-                return manifest.name
-            refused.append(f"{manifest.name} ({probe.reason})")
+            meant = places(alias, probe.device_count, probe.kinds) if probe.usable else []
+            if index < len(meant):
+                return manifest.name, meant[index]
+            if meant:
+                raise no_such_index(alias, index, len(meant), manifest.name)
+            why = "its devices are CPUs" if probe.usable else probe.reason
+            refused.append(f"{manifest.name} ({why})")
         raise self._nothing(alias, "; ".join(refused) or "no backend of this kind")
 
     def _nothing(self, alias: str, reason: str) -> BackendNotFound:
         broken = [f"{k.name} ({k.failure.reason})" for k in self._all().values() if k.failure]
         if broken:
             reason = f"{reason}; broken: {', '.join(broken)}"
-        choice = next(iter(known_distributions("gpu" if alias == "gpu" else "host").values()))
-        return BackendNotFound(alias, "metadata", reason, hint=f"pip install {choice}")
+        known = known_distributions("gpu" if alias == "gpu" else "host")
+        absent = [name for name in known if name not in self._all()]
+        hint = install_hint(absent[0]) if absent else "singa doctor"
+        return BackendNotFound(alias, "metadata", reason, hint=hint)
 
 
 def load_manifest(known: _Known) -> Manifest:
@@ -294,6 +305,11 @@ def ask(manifest: Manifest) -> Probe:
     if not isinstance(found.usable, bool) or count is None or count < 0:
         rule = "usable to be True or False, and an integer device_count >= 0"
         return Probe(usable=False, reason=f"probe gave {found}, expected {rule}")
+    kinds = found.kinds
+    words = isinstance(kinds, tuple) and all(isinstance(kind, str) for kind in kinds)
+    if not words or (kinds and len(kinds) != count):
+        rule = "kinds to be a tuple of a word for each device, or of none"
+        return Probe(usable=False, reason=f"probe gave {found}, expected {rule}")
     return found
 
 
@@ -341,26 +357,24 @@ def candidates(alias: str, manifests: Iterable[R]) -> list[R]:
     return sorted(fitting, key=lambda m: (-m.priority, m.name))
 
 
+def no_such_index(name: str, index: int, count: int, backend: str) -> DeviceError:
+    """The error for an index beyond the `count` devices of a backend that a name may mean."""
+    number = f"{count} device{'s' * (count != 1)}" if count else "no device"
+    hint = f"singa devices {backend} (it has {number})"
+    return DeviceError(f"device {name}:{index}", f"0 <= index < {count}", index, hint=hint)
+
+
+def places(alias: str, count: int, kinds: Sequence[str]) -> list[int]:
+    """Those of `count` devices of a backend that an alias may mean: for `"gpu"` no CPU."""
+    return [i for i in range(count) if alias != "gpu" or not kinds or kinds[i] != "cpu"]
+
+
 def split_name(text: str) -> tuple[str, int]:
     """`"name:2"` -> ("name", 2). Raises: DeviceError if the index is not a number."""
     backend, colon, index = text.partition(":") if isinstance(text, str) else ("", "", "")
     if not backend or (colon and not index.isdecimal()):
         raise DeviceError("device", "a name like '<backend>' or '<backend>:1'", repr(text))
     return backend, int(index or 0)
-
-
-def known_distributions(kind: str | None = None) -> dict[str, str]:
-    """Backend name -> the distribution known to offer it; of one kind ("host", "gpu") or of all."""
-    text = resources.files("singa_core").joinpath("known_backends.json").read_text("utf-8")
-    kinds: dict[str, dict[str, str]] = json.loads(text)
-    chosen = kinds.values() if kind is None else [kinds[kind]]
-    return {name: owner for names in chosen for name, owner in names.items()}
-
-
-def install_hint(name: str) -> str | None:
-    """`pip install ...` for a known backend."""
-    known = known_distributions()
-    return f"pip install {known[name]}" if name in known else None
 
 
 registry: Final = Registry()

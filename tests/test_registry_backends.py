@@ -11,14 +11,17 @@ import subprocess
 import sys
 import textwrap
 import threading
+import tomllib
 import weakref
+from pathlib import Path
 
 import importlib_metadata
 import pytest
 
 from singa_core.device import Device
 from singa_core.errors import BackendNotFound, DeviceError, PluginError
-from singa_core.registry import Manifest, Probe, Registry, known_distributions
+from singa_core.hints import install_hint, known_distributions
+from singa_core.registry import Manifest, Probe, Registry
 
 GOOD = """
 from singa_core.registry import Manifest, Probe
@@ -75,10 +78,10 @@ def installed(tmp_path, monkeypatch):
 def alone(monkeypatch):
     """Backends that were there before the test are not seen."""
     found = importlib_metadata.entry_points
-    before = {point.name for point in found(group="singa.backends")}
+    before = {point.value for point in found(group="singa.backends")}
 
     def entry_points(**wanted):
-        return [point for point in found(**wanted) if point.name not in before]
+        return [point for point in found(**wanted) if point.value not in before]
 
     monkeypatch.setattr(importlib_metadata, "entry_points", entry_points)
 
@@ -128,9 +131,24 @@ def test_metadata_no_such_backend(installed):
 @pytest.mark.parametrize("name", known_distributions())
 def test_metadata_a_known_backend_comes_with_the_command(nothing_installed, name):
     assert told(Registry().resolve, name, error=BackendNotFound) == (
-        f"backend {name!r}: no such backend; installed: none\n"
-        f"try: pip install {known_distributions()[name]}"
+        f"backend {name!r}: no such backend; installed: none\ntry: {install_hint(name)}"
     )
+
+
+def test_metadata_a_name_is_compared_without_case_and_with_what_others_call_it(alone, installed):
+    cuda = told(Registry().resolve, "cuda:1", error=BackendNotFound)
+    assert cuda == (
+        "backend 'cuda': no such backend; installed: none\n"
+        "try: pip install './backends/opencl[pocl]' in a checkout "
+        "(pip install 'singa-opencl[pocl]' once released)"
+    )
+    for name in ("OpenCL", "opncl"):
+        text = told(Registry().resolve, name, error=BackendNotFound)
+        assert text.partition("\n")[2] == cuda.partition("\n")[2]
+    installed("opencl")
+    for name in ("CUDA", "OpenCL", "opncl"):
+        assert told(Registry().resolve, name, error=BackendNotFound).endswith("\ntry: 'opencl'")
+    assert told(Registry().resolve, "GPU", error=BackendNotFound).endswith("\ntry: 'gpu'")
 
 
 def test_metadata_two_distributions_with_one_name(installed):
@@ -360,7 +378,8 @@ def test_an_index_beyond_the_devices_there_are(installed, name, index):
     registry = Registry()
     call = registry.device if ":" not in name else lambda n, i: registry.resolve(n)
     assert told(call, name, index, error=DeviceError) == (
-        f"device alpha:{index}: needs 0 <= index < 2, got {index}"
+        f"device alpha:{index}: needs 0 <= index < 2, got {index}\n"
+        "try: singa devices alpha (it has 2 devices)"
     )
 
 
@@ -428,6 +447,25 @@ def test_gpu_is_the_first_usable_one_that_is_not_the_host(installed):
     assert registry.resolve("auto") is registry.resolve("host")
 
 
+def test_gpu_counts_no_device_that_is_a_cpu(alone, installed):
+    installed("chips", priority=9, probe="Probe(True, '', 3, ('cpu', 'gpu', 'accelerator'))")
+    installed("cpus", priority=10, probe="Probe(True, '', 1, ('cpu',))")
+    registry = Registry()
+    assert registry.resolve("gpu") is registry.resolve("chips:1")
+    assert registry.resolve("gpu:1") is registry.resolve("chips:2")
+    assert told(registry.resolve, "gpu:2", error=DeviceError) == (
+        "device gpu:2: needs 0 <= index < 2, got 2\ntry: singa devices chips (it has 2 devices)"
+    )
+    assert registry.resolve("auto") is registry.resolve("cpus")
+
+
+def test_a_gpu_where_there_are_cpus_only_is_refused(alone, installed):
+    installed("opencl", probe="Probe(True, '', 1, ('cpu',))")
+    assert told(Registry().resolve, "gpu", error=BackendNotFound) == (
+        "backend 'gpu': opencl (its devices are CPUs)\ntry: singa doctor"  # it is installed
+    )
+
+
 def test_auto_probes_from_the_top_and_stops_at_the_first_usable(installed):
     order = "__import__('sys').modules.setdefault('toy_order', []).append({!r}) or " + USABLE
     no = "__import__('sys').modules.setdefault('toy_order', []).append({!r}) or Probe(False, 'no')"
@@ -447,7 +485,7 @@ def test_no_gpu_says_what_was_refused_and_what_is_broken(alone, installed, monke
         "backend 'gpu': one (no driver); "
         "two (probe raised ZeroDivisionError: division by zero; it must not raise); "
         "broken: three (import of toy_three:manifest raised ValueError: bad wheel)\n"
-        f"try: pip install {next(iter(known_distributions('gpu').values()))}"
+        f"try: {install_hint(next(iter(known_distributions('gpu'))))}"
     )
 
 
@@ -461,7 +499,7 @@ def test_nothing_installed(nothing_installed, monkeypatch, name, reason):
     kind = "gpu" if name == "gpu" else "host"
     assert told(Registry().resolve, name, error=BackendNotFound) == (
         f"backend {name or 'cpu'!r}: {reason}\n"
-        f"try: pip install {next(iter(known_distributions(kind).values()))}"
+        f"try: {install_hint(next(iter(known_distributions(kind))))}"
     )
 
 
@@ -528,7 +566,9 @@ def test_in_a_fresh_process_without_a_backend_the_first_device_says_what_to_inst
         print(error)
     """
     assert in_a_process(code, SINGA_DEVICE="") == (
-        "backend 'cpu': no usable host backend\ntry: pip install singa-cpu-numpy"
+        "backend 'cpu': no usable host backend\n"
+        "try: pip install ./backends/cpu_numpy in a checkout "
+        "(pip install singa-cpu-numpy once released)"
     )
 
 
@@ -638,9 +678,13 @@ def test_two_threads_open_one_device(installed):
 
 
 def test_the_names_of_known_backends_are_those_of_their_distributions():
-    for name, distribution in known_distributions().items():
-        assert re.fullmatch(r"singa-[a-z-]+", distribution)
+    for name, asked in known_distributions().items():
+        distribution, _, extra = asked.partition("[")
         assert distribution.removeprefix("singa-").replace("-", "_") == name
+        folder = Path(__file__).resolve().parent.parent / "backends" / name  # as the hint says
+        project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
+        assert project["name"] == distribution
+        assert not extra or extra.rstrip("]") in project["optional-dependencies"]
 
 
 # -- what a manifest and a probe may say ---------------------------------------------------------------
@@ -676,6 +720,13 @@ def test_a_probe_of_odd_numbers_is_told_and_disturbs_nobody(installed, alone, pr
     assert "backend 'alpha' (singa-alpha 1.2): probe: not usable here: probe gave Probe(" in text
     assert "an integer device_count >= 0" in text
     assert registry.resolve("gpu").name == "far"  # beta's
+
+
+@pytest.mark.parametrize("kinds", ["'gpu'", "('gpu',)", "(1, 2)", "None"])
+def test_a_probe_of_odd_kinds_is_told(installed, alone, kinds):
+    installed("alpha", probe=f"Probe(True, '', 2, {kinds})")
+    text = told(Registry().device, "alpha")
+    assert "expected kinds to be a tuple of a word for each device, or of none" in text
 
 
 @pytest.mark.parametrize(

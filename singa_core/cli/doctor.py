@@ -10,16 +10,16 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from difflib import get_close_matches
 from typing import Any, Final
 
 import numpy as np
 
 from singa_core import plugins, registry
-from singa_core.cli.devices import element_types, why_not
+from singa_core.cli.devices import element_types, why_not, wrong_default
 from singa_core.cli.examine import Finding, Problem, examine, installed
 from singa_core.cli.text import gibibytes, wrapped
 from singa_core.errors import ArgumentError
+from singa_core.hints import install_hint, known_distributions, nearest
 
 LIBRARIES: Final = ("numpy", "ml_dtypes", "pluggy", "safetensors", "tqdm", "importlib-metadata")
 SLOW: Final = 1.0  # seconds for a probe
@@ -33,14 +33,18 @@ def run(names: Sequence[str], *, timeout: float, json: bool) -> int:
         known = [name for _, name in wanted]
         for name in names:
             if name not in known:
-                close = get_close_matches(name, known, n=1)
                 rule = f"the name of a backend or plugin ({', '.join(known) or 'none installed'})"
-                raise ArgumentError("doctor", rule, name, hint=close[0] if close else None)
+                raise ArgumentError("doctor", rule, name, hint=nearest(name, known))
         wanted = [(kind, name) for kind, name in wanted if name in names]
     findings = examine(wanted, timeout)
+    if names:
+        for finding in findings:
+            judge(finding)
     sound = [f.name for f in findings if f.kind == "plugin" and f.problem is None]
     together = examine([("plugin", ",".join(sound))], timeout)[0] if len(sound) > 1 else None
     general = [] if names else list(installation(findings))
+    if not names and (wrong := wrong_default(findings)) is not None:
+        general.append(wrong)
     if together is not None and together.problem is not None:
         general.append(replace(together.problem, stage="plugins together"))
     ok = not general and all(f.problem is None for f in findings)
@@ -54,6 +58,12 @@ def run(names: Sequence[str], *, timeout: float, json: bool) -> int:
     else:
         print("\n".join(as_text(report, findings, general, full=not names)))
     return 0 if ok else 1
+
+
+def judge(finding: Finding) -> None:
+    """What was named is wrong if it cannot be used; without names it just is not there."""
+    if finding.problem is None and not finding.usable:
+        finding.problem = Problem("probe", f"not usable here: {why_not(finding)}")
 
 
 # -- what is around --------------------------------------------------------------------------------
@@ -124,8 +134,8 @@ def installation(findings: Sequence[Finding]) -> Iterator[Problem]:
         if _version(name) is None:
             yield Problem("libraries", f"{name} is missing", f"pip install {name}")
     if not any(f.kind == "backend" and f.usable for f in findings):
-        known = next(iter(registry.known_distributions("host").values()))
-        yield Problem("backends", "none can be used", f"pip install {known}")
+        known = next(iter(known_distributions("host")))
+        yield Problem("backends", "none can be used", install_hint(known))
 
 
 # -- telling it ------------------------------------------------------------------------------------
@@ -179,7 +189,7 @@ def _finding(finding: Finding) -> list[str]:
         lines += wrapped(f"{' ' * 9}{told}", " " * 11)
     for device in finding.devices:
         memory, types = gibibytes(device["capacity"]), element_types(device["dtypes"])
-        text = f"{device['name']}: {memory}, element types {types}"
+        text = f"{device['name']} ({device['kind']}): {memory}, element types {types}"
         text += f", kernels in {' then '.join(device['languages'])}"
         lines += wrapped(f"{' ' * 9}{text}, open in {device['seconds']:.2f} s", " " * 11)
         if device["driver"]:

@@ -6,6 +6,7 @@ it, so that whoever started it knows how far it came. `plugin NAME[,NAME]` does 
 
 from __future__ import annotations
 
+import dataclasses
 import faulthandler
 import json
 import operator
@@ -64,7 +65,7 @@ def backend(name: str, tell: Tell) -> None:
     tell(at="probe")
     start = time.perf_counter()
     probe = registry.probe(name)
-    found = {"usable": probe.usable, "reason": probe.reason, "device_count": probe.device_count}
+    found = dataclasses.asdict(probe)
     tell(probe={**found, "seconds": time.perf_counter() - start})
     for index in range(min(probe.device_count, MOST) if probe.usable else 0):
         tell(at=f"open {name}:{index}" if index else f"open {name}")
@@ -74,6 +75,7 @@ def backend(name: str, tell: Tell) -> None:
         capabilities = device.capabilities
         told = {
             "name": device.name,
+            "kind": probe.kinds[index] if probe.kinds else manifest.device_type,
             "driver": device.driver,
             "family": capabilities.family,
             "host": capabilities.host,

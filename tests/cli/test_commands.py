@@ -187,6 +187,66 @@ def test_devices_a_name_that_nobody_has(folder, run):
     assert err.endswith("\n  try: 'alpha'\n")
 
 
+def test_devices_says_what_a_device_is_and_that_a_cpu_is_no_gpu(folder, run, monkeypatch):
+    opener = toys.OPENER.format(name="alpha").replace(
+        "    return device", "    device.driver = 'toylib 7, a chip'\n    return device"
+    )
+    toys.backend(folder, "alpha", probe="Probe(True, '', 2, ('gpu', 'cpu'))", opener=opener)
+    toys.backend(folder, "beta", probe="Probe(True, '', 1, ('cpu',))", priority=30)
+    lines = run("devices")[1].splitlines()
+    assert [line.split()[:2] for line in lines[1:7:2]] == [
+        ["alpha", "gpu"], ["alpha:1", "cpu"], ["beta", "cpu"]
+    ]  # fmt: skip
+    assert lines[2] == lines[4] == "     toylib 7, a chip"
+    assert lines[-1] == "* default: cpu_numpy;  cpu = cpu_numpy, gpu = alpha, auto = beta"
+    monkeypatch.setenv("SINGA_DEVICE", "gpu:1")
+    status, out, _ = run("devices")
+    assert status == 1
+    assert out.endswith(
+        "WRONG  SINGA_DEVICE: there is no device 'gpu:1'\n"
+        "       try: one of alpha, alpha:1, beta, cpu_numpy\n"
+    )
+
+
+DEFAULTS = {  # SINGA_DEVICE: what is wrong with it
+    "nonsense": "there is no backend 'nonsense'",
+    "ALPHA": "there is no backend 'ALPHA' try: 'alpha'",
+    "alpha:1": "there is no device 'alpha:1' try: one of alpha, cpu_numpy",
+    "alpha:x": "needs a name like '<backend>' or '<backend>:1', got 'alpha:x'",
+    "beta": "'beta' is not usable here: no driver",
+}
+
+
+@pytest.mark.parametrize("command", ["devices", "doctor"])
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_a_default_device_that_is_not_there_is_wrong(folder, run, monkeypatch, command, name):
+    toys.backend(folder, "alpha")
+    toys.backend(folder, "beta", probe="Probe(False, 'no driver')")
+    assert run(command)[0] == 0  # nobody asked for beta
+    monkeypatch.setenv("SINGA_DEVICE", name)
+    status, out, _ = run(command)
+    assert status == 1
+    assert f"WRONG SINGA_DEVICE: {DEFAULTS[name]}" in " ".join(out.split())
+    told = json.loads(run(command, "--json")[1])
+    (problem,) = told["problems"] if command == "doctor" else [told["problem"]]
+    assert problem["stage"] == "SINGA_DEVICE"
+    if command == "devices":
+        assert "* default (SINGA_DEVICE): none; " in out
+
+
+def test_doctor_judges_what_was_named(folder, run):
+    toys.backend(folder, "absent", probe="Probe(False, 'no driver')")
+    assert run("doctor", "absent") == (
+        1,
+        "backends\n  WRONG  absent (singa-absent 1.2): probe: not usable here: no driver\n"
+        "\n1 wrong\n",
+        "",
+    )
+    status, out, _ = run("doctor")
+    assert status == 0
+    assert "  no     absent (singa-absent 1.2): not usable here: no driver\n" in out
+
+
 def test_devices_that_was_named_and_cannot_be_used(folder, run):
     toys.backend(folder, "beta", probe="Probe(False, 'no driver')")
     assert run("devices", "beta") == (1, "not usable here\n  beta: no driver\n", "")
@@ -274,8 +334,7 @@ def test_doctor_tells_of_whatever_is_wrong_and_goes_on(folder, run):
         assert told in problem["reason"]
     assert of(report, "good")["problem"] is None
     assert [d["name"] for d in of(report, "good")["devices"]] == ["good"]
-    assert of(report, "absent")["problem"] is None
-    assert of(report, "absent")["why_not"] == "no driver"
+    assert of(report, "absent")["why_not"] == "probe: not usable here: no driver"
     assert of(report, "newer")["problem"]["advice"] == "pip install --upgrade singa-core"
     twins = of(report, "twins")["problem"]
     assert twins["stage"] == "metadata"
@@ -332,7 +391,7 @@ def test_doctor_bears_what_json_does_not_know(folder, run):
     toys.backend(folder, "odd", manifest=manifest, probe=slow, opener=opener)
     status, out, _ = run("doctor", "odd")
     assert status == 0, out
-    assert "odd: 2.0 GiB, element types no bfloat16" in out
+    assert "odd (gpu): 2.0 GiB, element types no bfloat16" in out
     assert "\n           driver: toylib 7\n" in out
     assert "its probe took 1." in out
 
@@ -344,12 +403,12 @@ def test_doctor_in_words(folder, run):
     assert status == 1
     assert out == (
         "backends\n"
-        "  no     absent (singa-absent 1.2): not usable here: no driver\n"
+        "  WRONG  absent (singa-absent 1.2): probe: not usable here: no driver\n"
         "  WRONG  newer (singa-newer 1.2): handshake: written for interface 2.0, this\n"
         "         singa-core speaks 1.0\n"
         "         try: pip install --upgrade singa-core\n"
         "\n"
-        "1 wrong\n"
+        "2 wrong\n"
     )
 
 

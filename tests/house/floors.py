@@ -2,7 +2,7 @@
 
 FLOORS = (
     ("F0 words", "errors dtype spec checks signature"),
-    ("F1 seam", "device storage program kernels offers registry"),
+    ("F1 seam", "device storage program kernels hints offers registry"),
     (
         "F2 engine",
         "operation tensor readable autograd recorder passes executable profiling random engine mode "

@@ -17,7 +17,7 @@ from typing import Any
 from singa_core.registry import Probe
 
 DEVICE, FAMILY = "SINGA_OPENCL_DEVICE", "SINGA_OPENCL_FAMILY"
-INSTALL = "pip install 'singa-opencl[pocl]' brings a driver for the CPU"
+INSTALL = "pip install 'pyopencl[pocl]' brings a driver for the CPU"
 FAMILIES = ("cpu", "gpu")
 FORKED = (
     "this process was forked after OpenCL had been used, and OpenCL does not survive that: the "
@@ -61,7 +61,8 @@ def find() -> Probe:
     if not choice.devices:
         reason = "; ".join(choice.refused) or f"the drivers have no device; {INSTALL}"
         return Probe(usable=False, reason=reason, device_count=0)
-    return Probe(usable=True, device_count=len(choice.devices))
+    kinds = tuple(kind_of(device) for device in choice.devices)
+    return Probe(usable=True, device_count=len(kinds), kinds=kinds)
 
 
 def no_platform(error: Exception) -> str:
@@ -115,6 +116,14 @@ def unusable(platform: Any, device: Any) -> str | None:
             "process; install binutils"
         )
     return None
+
+
+def kind_of(device: Any) -> str:
+    """What the driver says that a device is: `"gpu"` of core means no CPU."""
+    import pyopencl as cl  # noqa: PLC0415
+
+    words = {cl.device_type.GPU: "gpu", cl.device_type.CPU: "cpu"}
+    return next((word for kind, word in words.items() if device.type & kind), "accelerator")
 
 
 def family_of(device: Any) -> str:

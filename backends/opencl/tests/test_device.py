@@ -13,6 +13,7 @@ from conftest import open_device
 from singa_core import ops
 from singa_core.errors import DeviceFailure, OutOfRange, PluginError, StateLost
 from singa_core.kernels.c.dialect import Call, Source
+from singa_core.registry import Registry
 
 pytest.importorskip("pyopencl")
 choice = pytest.importorskip("singa_opencl.choice")
@@ -76,9 +77,20 @@ def test_without_a_linker_the_cpu_driver_that_calls_it_is_refused(device):
 def test_without_a_driver_the_probe_says_how_to_get_one():
     error = RuntimeError("clGetPlatformIDs failed: PLATFORM_NOT_FOUND_KHR")
     assert choice.no_platform(error) == (
-        "no OpenCL driver (ICD) is installed; pip install 'singa-opencl[pocl]' brings a driver "
+        "no OpenCL driver (ICD) is installed; pip install 'pyopencl[pocl]' brings a driver "
         "for the CPU"
     )
+
+
+def test_gpu_means_a_device_that_its_driver_calls_one(device):
+    import pyopencl as cl  # noqa: PLC0415
+
+    devices = choice.choose(os.environ.get(choice.DEVICE) or "").devices
+    kinds, gpus = choice.find().kinds, [bool(d.type & cl.device_type.GPU) for d in devices]
+    assert [kind == "gpu" for kind in kinds] == gpus
+    if "cpu" in kinds and not any(gpus):
+        with pytest.raises(sc.errors.BackendNotFound, match=r"opencl \(its devices are CPUs\)"):
+            Registry().resolve("gpu")  # without the devices of the tests
 
 
 def test_an_index_beyond_the_devices_is_refused(device):
