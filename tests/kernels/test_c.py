@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paper import Paper
-from singa_core.dtype import as_dtype
-from singa_core.kernels.c import c
+from singa_core.dtype import BY_CODE, as_dtype
+from singa_core.errors import ArgumentError
+from singa_core.kernels.c import CallTable, c
 from singa_core.kernels.c.geometry import GRAIN, broadcast_walk, cut, row_items, walk
+from singa_core.kernels.c.loops import Scalar, calls
 from singa_core.spec import Spec, contiguous_strides, make_form
 
 F32 = as_dtype("float32")
@@ -73,6 +75,47 @@ def test_more_arguments_than_a_launch_takes_are_declined():
     assert call.parameters == 3 * 16 + 5 * 4
     assert prepared(Paper(parameters=call.parameters), "add", x, x, out=x)
     assert prepared(Paper(parameters=call.parameters - 1), "add", x, x, out=x) is None
+
+
+def _doubled(where, ins=("f32",), outs=("f32",)):
+    """A kernel of one input and one output with its operands at these places."""
+    table = CallTable("c of a test")
+
+    @table.calls("doubled", f"{','.join(ins)}->{','.join(outs)}")
+    def doubled(target, forms, specs):
+        scalar = Scalar("doubled", ("f32",), (("y0", F32, "x0 + x0"),), ("f32",))
+        return calls(target, scalar, broadcast_walk((3,), [Spec((3,), "float32")]), where)
+
+    (kernel,) = table
+    forms, specs = ([Spec((3,), BY_CODE[code]) for code in codes] for codes in (ins, outs))
+    return kernel.prepare(Paper(), forms, specs)
+
+
+PLACES = "inputs at 0 and outputs at 1, of their types"
+
+
+@pytest.mark.parametrize(
+    ("where", "ins", "outs", "told"),
+    [((0, 1, 2), ["f32"], ["f32"],
+      "a place for each of its 2 operands (in f32, out f32), got (0, 1, 2)"),
+     ((0,), ["f32"], ["f32"], "a place for each of its 2 operands (in f32, out f32), got (0,)"),
+     ((0, 2), ["f32"], ["f32"], f"{PLACES}, got (0, 2), where 2 is neither"),
+     ((0, -2), ["f32"], ["f32"], f"{PLACES}, got (0, -2), where -2 is neither"),
+     ((1, 0), ["f32"], ["f32"], f"{PLACES}, got (1, 0), where 1 is read"),
+     ((0, 0), ["f32"], ["f32"], f"{PLACES}, got (0, 0), where 0 is written"),
+     ((0, 1), ["f64"], ["f32"], f"{PLACES}, got (0, 1), where 0 is taken as f32"),
+     ((0, 1), ["f32", "f32"], ["f32"],
+      "inputs at 0, 1 and outputs at 2, of their types, got (0, 1), where 1 is written")],
+)  # fmt: skip
+def test_a_place_that_is_not_an_operands_is_refused(where, ins, outs, told):
+    with pytest.raises(ArgumentError) as e:
+        _doubled(where, ins, outs)
+    assert str(e.value) == f"kernel doubled: needs {told}"
+
+
+def test_places_that_are_right_are_taken():
+    assert len(_doubled((0, 1))) == 1
+    assert len(_doubled((1, 2), ["f64", "f32"])) == 1
 
 
 def test_strides_are_arguments_and_no_text():

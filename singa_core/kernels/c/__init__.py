@@ -11,6 +11,7 @@ from typing import Any
 
 from singa_core.kernels import Kernel, KernelTable, Launch, add_table
 from singa_core.kernels.c.dialect import Call, Target
+from singa_core.kernels.c.places import check_places
 from singa_core.spec import AnyForm, Spec
 
 CallsOf = Callable[..., Sequence[Call] | tuple[Sequence[Call], int] | None]
@@ -57,6 +58,7 @@ def launched(function: CallsOf) -> Callable[..., Any]:
         made, nbytes = found if isinstance(found, tuple) else (found, None)
         if any(call.parameters > target.capabilities.parameters for call in made):
             return None
+        check_places(made, in_forms, out_specs, workspace=nbytes is not None)
         if nbytes is not None:
             return target.launch(made, count + 1), nbytes
         return target.launch(made, count)

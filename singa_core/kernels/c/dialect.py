@@ -157,8 +157,12 @@ class Call:
     def begins(self) -> tuple[int, ...]:
         """Bytes to skip in each operand."""
         starts = self.starts or (0,) * len(self.operands)
-        sizes = (BY_CODE[code].itemsize for _, code, _ in self.source.operands)
-        return tuple(n * size for n, size in zip(starts, sizes, strict=True))
+        return tuple(n * size for n, size in zip(starts, self.element_sizes, strict=True))
+
+    @property
+    def element_sizes(self) -> tuple[int, ...]:
+        """Bytes of an element of each operand."""
+        return tuple(BY_CODE[code].itemsize for _, code, _ in self.source.operands)
 
 
 class Target(ABC):

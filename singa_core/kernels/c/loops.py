@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from singa_core.dtype import DType
 from singa_core.kernels.c.dialect import TYPES, WIDTH, Call, Source, Target, computed
 from singa_core.kernels.c.geometry import Walk, cut, grouped, padded, rounded_axes
+from singa_core.kernels.c.places import check_count
 from singa_core.kernels.c.random import STRIP
 
 
@@ -207,8 +208,13 @@ def calls(
 ) -> list[Call]:
     """A scalar function over a walk; `where` places the operands among those of the launch.
 
-    `given` are the values of the scalar's own numbers; `starts` and `fault` are the Call's.
+    Operands are those of the scalar: inputs, outputs, extra ones. Those of the launch are the op's
+    inputs, then its outputs, then the workspace. `given` are the values of the scalar's own
+    numbers; `starts` and `fault` are the Call's.
+
+    Raises: ArgumentError unless `where` has a place for each operand.
     """
+    check_count(scalar.name, operands(scalar), where)
     if not path.size:
         return []
     path = padded(path, rounded_axes(len(path.shape)))
