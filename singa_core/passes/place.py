@@ -6,6 +6,7 @@ is a list of launches over roots, for the default executable; it depends on the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -199,15 +200,14 @@ def _write_in_place(placed: Placed) -> None:
             readers.setdefault(p.root, []).append(number)
         for root in step.outs:
             producer[root] = number
-    writes = []
+    renamed: dict[int, int] = {}
     for cell, root in placed.writes:
         own = placed.cells[cell]
         at = producer[root]
         if may_overwrite(placed, placed.steps[at], root, own) and max(readers.get(own, [at])) <= at:
-            _rename_root(placed, root, own)
-            root = own
-        writes.append((cell, root))
-    placed.writes = writes
+            renamed[root] = own
+    placed.writes = [(cell, renamed.get(root, root)) for cell, root in placed.writes]
+    _rename_roots(placed, renamed)
 
 
 def may_overwrite(placed: Placed, step: Step, output: int, own: int) -> bool:
@@ -226,7 +226,7 @@ def may_overwrite(placed: Placed, step: Step, output: int, own: int) -> bool:
     return in_line and placed.covers(step.ins[uses[0]])
 
 
-def _rename_root(placed: Placed, old: int, new: int) -> None:
+def _rename_roots(placed: Placed, new: Mapping[int, int]) -> None:
     for step in placed.steps:
-        step.outs = [new if root == old else root for root in step.outs]
-        step.ins = [Place(new, p.form, p.offset) if p.root == old else p for p in step.ins]
+        step.outs = [new.get(root, root) for root in step.outs]
+        step.ins = [Place(new[p.root], p.form, p.offset) if p.root in new else p for p in step.ins]

@@ -19,6 +19,9 @@ from singa_core.device import Capabilities
 from singa_core.passes.place import Placed, Step
 
 TRIES: Final = 8  # to lay pieces down, of each kind
+FEW: Final = (
+    400  # pieces, up to which there are so many tries: one takes the square of their number
+)
 
 
 @dataclass
@@ -131,6 +134,11 @@ def live_bytes(pieces: Sequence[Piece]) -> list[int]:
     return list(accumulate(change))
 
 
+def padded(piece: Piece, alignment: int) -> Piece:
+    """The piece with the bytes up to where another one may begin."""
+    return Piece(-(-piece.nbytes // alignment) * alignment, piece.first, piece.last)
+
+
 def in_arena(
     pieces: Sequence[Piece], alignment: int, largest: int | None = None
 ) -> tuple[dict[int, tuple[int, int]], list[int]]:
@@ -138,12 +146,16 @@ def in_arena(
 
     Those that come first lie best: the largest, or what is alive when most is, or those that take
     most bytes times launches. Whatever ends highest comes first in another try, as long as that
-    may help. The smallest buffer is kept. If it is larger than `largest`, there are several.
+    may help; many pieces get fewer tries. The smallest buffer is kept. If it is larger than
+    `largest`, there are several.
     """
     if not pieces:
         return {}, []
     live = live_bytes(pieces)
-    bound, peak = max(live), live.index(max(live))
+    peak = live.index(max(live))
+    # what is alive at once, each piece at a multiple of the alignment: hardly a plan has fewer
+    bound = max(live_bytes([padded(piece, alignment) for piece in pieces]))
+    tries = max(min(TRIES * FEW**2 // len(pieces) ** 2, TRIES), 1)
     orders: tuple[Callable[[Piece], Any], ...] = (
         lambda p: (-p.nbytes, p.first),
         lambda p: (not p.first <= peak <= p.last, -p.nbytes, p.first),
@@ -153,7 +165,7 @@ def in_arena(
     least = sum(piece.nbytes + alignment for piece in pieces)
     for key in orders:
         ordered = sorted(pieces, key=key)
-        for _ in range(TRIES if least > bound else 0):
+        for _ in range(tries if least > bound else 0):
             places, size = lay_out(ordered, alignment)
             if size < least:
                 best, least = places, size

@@ -26,6 +26,7 @@ from singa_core.spec import Spec
 from singa_core.storage import from_host
 from singa_core.tensor import Tensor
 
+PLAN = importlib.import_module("singa_core.passes.plan")  # not the function of that name
 FUSE = importlib.import_module(
     "singa_core.passes.fuse"
 )  # the package has the function by this name
@@ -646,6 +647,25 @@ def test_a_chain_of_elementwise_launches_lives_in_one_piece(device):
     np.testing.assert_allclose(
         run(p, device, np.ones((2, 3), np.float32))[0], np.full((2, 3), np.exp(np.e)), rtol=1e-6
     )
+
+
+@pytest.mark.parametrize(("number", "alike", "tries"), [
+    (3000, True, 1),  # as good as a plan can be, pieces of 12 bytes being 64 apart
+    (40, False, 3 * PLAN.TRIES), (800, False, 6), (3000, False, 3),
+])  # fmt: skip
+def test_many_pieces_are_not_laid_down_many_times(number, alike, tries, monkeypatch):
+    laid, lay_out = [], PLAN.lay_out
+    monkeypatch.setattr(PLAN, "lay_out", lambda *args: laid.append(1) or lay_out(*args))
+    rng = np.random.default_rng(0)
+    pieces = [PLAN.Piece(12, n, 2 * number - n) for n in range(number)]
+    if not alike:  # of all sizes, so that no order is perfect
+        first = rng.integers(0, number, number)
+        sizes, ends = 64 * rng.integers(1, 1000, number), first + rng.integers(0, number, number)
+        pieces = [PLAN.Piece(*map(int, p)) for p in zip(sizes, first, ends, strict=True)]
+    places, (size,) = PLAN.in_arena(pieces, 64)
+    assert len(laid) == tries
+    assert len(places) == number
+    assert size >= max(PLAN.live_bytes(pieces))
 
 
 def test_temporaries_without_bytes_have_a_place_too(device):
