@@ -384,8 +384,10 @@ def mixed_devices(op: Operation, tensors: Sequence[Tensor]) -> DeviceError:
     """The error for operands on different devices."""
     names = op.inputs if not op.variadic else tuple(f"x{i}" for i in range(len(tensors)))
     got = " and ".join(dict.fromkeys(t.device.name for t in tensors))
-    first = tensors[0].device.name
     operands = dict(zip(names, tensors, strict=False))
-    return DeviceError(
-        op.name, "all tensors on one device", got, hint=f".to({first!r})", **operands
-    )
+    # a layer's Parameter or State stays where it is: its input was made in the wrong place
+    stays = next((t for t in tensors if type(t) is not Tensor), None)
+    home = (tensors[0] if stays is None else stays).device
+    moves = next((name for name, t in operands.items() if t.device is not home), "")
+    hint = f"{moves}.to({home.name!r})" + ("" if stays is None else ", where the layer is")
+    return DeviceError(op.name, "all tensors on one device", got, hint=hint, **operands)

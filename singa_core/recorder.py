@@ -164,16 +164,26 @@ class Recorder:
                 hint="compute it inside the recorded function, or detach() it", x=tensor,
             )  # fmt: skip
         if tensor.device is not self.device:
-            raise DeviceError(
-                "recording", f"all tensors on {self.device}", tensor.device,
-                hint=f".to({self.device.name!r})", x=tensor,
-            )  # fmt: skip
+            raise self._elsewhere(tensor)
         tracked = tensor.requires_grad and tensor.is_leaf
         source = Source("cell", tensor.spec, tensor, tracked, self.token)
         if tracked and tensor.node is not None and tensor.node.hooks:
             source.hooks = {0: list(tensor.node.hooks[0])}
         self.cells[id(tensor)] = source  # the source holds the tensor: its id stays its own
         return source
+
+    def _elsewhere(self, tensor: Tensor) -> DeviceError:
+        """The error for a tensor of another device than that of the inputs."""
+        here, there = self.device, tensor.device
+        if type(tensor) is Tensor:
+            return DeviceError(
+                "recording", f"all tensors on {here}", there, hint=f".to({here.name!r})", x=tensor
+            )
+        # a layer's Parameter or State stays where it is: the inputs were made in the wrong place
+        return DeviceError(
+            "recording", "inputs and layers on one device", f"inputs on {here}, a layer on {there}",
+            hint=f"x.to({there.name!r}) for each input x, or .to({here.name!r}) of the model",
+        )  # fmt: skip
 
     def assign(self, cell: Tensor, value: Tensor, *, keep_history: bool = False) -> None:
         """The cell names another value from here on, in this recording."""

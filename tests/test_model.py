@@ -368,6 +368,20 @@ def test_a_loss_that_reaches_no_parameter(device):
 # -- places and memory --------------------------------------------------------------------------------
 
 
+def test_an_input_elsewhere_than_the_model_is_the_one_to_move(device, other_device):
+    model = Mlp(p=0.0)
+    model.compile([Placeholder((8, 6), device=device)])
+    x, _ = batch(other_device)
+    with (
+        no_grad(),
+        pytest.raises(DeviceError, match=rf"a layer on {device}\ntry: x.to\('{device}'\)"),
+    ):
+        model(x)  # recorded
+    model.compile([Placeholder((8, 6), device=device)], use_graph=False)
+    with pytest.raises(DeviceError, match=rf"try: \w+.to\('{device}'\), where the layer is\n"):
+        model(x)
+
+
 def test_a_model_moves_to_another_device_and_trains_on(device, other_device):
     other = other_device
     random.manual_seed(0)
@@ -375,7 +389,9 @@ def test_a_model_moves_to_another_device_and_trains_on(device, other_device):
     model.optimizer = opt.Adam(0.01)
     model.compile([Placeholder((8, 6), device=device)])
     model.train_one_batch(*batch(device))
-    with pytest.raises(DeviceError, match=f"all tensors on {other}, got {device}"):
+    with pytest.raises(
+        DeviceError, match=f"got inputs on {other}, a layer on {device}\\ntry: x.to"
+    ):
         model.train_one_batch(*batch(other))
     model.to(other)
     losses = [model.train_one_batch(*batch(other))[1].item() for _ in range(5)]

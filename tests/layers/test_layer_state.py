@@ -154,7 +154,9 @@ def test_to_moves_values_gradients_and_graphs(device, other_device):
 
     call(device)
     layer(tensor([[1.0, 2.0]], device=device)).sum().backward()
-    with pytest.raises(DeviceError, match=f"all tensors on {other}, got {device}"):
+    with pytest.raises(
+        DeviceError, match=f"got inputs on {other}, a layer on {device}\\ntry: x.to"
+    ):
         call(other)
     for name in (other, device, other):
         assert layer.to(name) is layer
