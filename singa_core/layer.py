@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from inspect import signature
@@ -241,15 +241,29 @@ class Layer:
         Those without one follow the first input if that is a tensor, else they come to `device`.
         Plain tensors in attributes stay where they are; a State moves along.
         """
-        target = named_device("to", device)
+        self._move(named_device("to", device))
+        return self
+
+    def _move(self, target: Device) -> Callable[[], None]:
+        """Move to a device; what it gives moves back, to the same values in the same places."""
         away = [c for c in self.get_states().values() if c.materialized and c.device is not target]
+        before = [(cell, packed(cell), cell.grad) for cell in away]
         grads = [cell.grad.to(target) if cell.grad is not None else None for cell in away]
         for cell, value, grad in zip(away, [c.to(target) for c in away], grads, strict=True):
             cell.take(packed(value))
             cell.grad = grad
-        for layer in self.layers():
+        devices = [(layer, layer._device) for layer in self.layers()]
+        for layer, _ in devices:
             object.__setattr__(layer, "_device", target)
-        return self
+
+        def back() -> None:
+            for cell, array, grad in before:
+                cell.take(array)
+                cell.grad = grad
+            for layer, device in devices:
+                object.__setattr__(layer, "_device", device)
+
+        return back
 
     def _where(self) -> Device:
         """The device of its state; before it has any, what `to` was given, else the default."""

@@ -169,7 +169,8 @@ class Model(Layer):
             use_graph: record and replay `train_one_batch` and `forward`; else all runs eagerly.
             graph_alg: "memory" (lowest peak) or "sequence" (recorded order).
 
-        What was recorded before is dropped.
+        What was recorded before is dropped. What has a value already, given or loaded, moves to the
+        inputs' device as by `to`; an optimiser's state follows it.
 
         Raises: ArgumentError for other values of graph_alg or other inputs; DeviceError for inputs
             on several devices; what the layers raise for wrong shapes. Nothing has changed then.
@@ -183,13 +184,15 @@ class Model(Layer):
         if not isinstance(inputs, list | tuple):
             raise ArgumentError("compile", "a list of inputs", type(inputs).__name__)
         specs, device = _specs(inputs)
+        recorder = Recorder(device or self._where())
+        back = self._move(recorder.device)
         modes = [(layer, layer.training) for layer in self.layers()]
         self.train(is_train)
-        recorder = Recorder(device or self._where())
         try:
             with use_mode(Mode(MODE.get().grad, recorder)):
                 self(*[recorder.placeholder(spec) for spec in specs])
         except BaseException:
+            back()
             for layer, training in modes:
                 layer.training = training
             raise

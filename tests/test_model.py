@@ -403,6 +403,38 @@ def test_a_model_moves_to_another_device_and_trains_on(device, other_device):
     assert {str(v.device) for v in slots.values() if not isinstance(v, int)} == {device.name}
 
 
+@pytest.mark.parametrize("setter", ["set_params", "set_states"])
+def test_compile_brings_what_was_set_to_its_device(device, other_device, setter):
+    model = Mlp(p=0.0).to(other_device)
+    name, cell = next(iter(model.get_params().items()))
+    value = np.arange(96, dtype=np.float32).reshape(6, 16)
+    assert cell.shape == (None, 16)
+    getattr(model, setter)({name: value})
+    cell.grad = tensor(value, device=other_device)
+    model.compile([Placeholder((8, 6), device=device)])
+    assert {c.device for c in model.get_states().values()} == {cell.grad.device} == {device}
+    np.testing.assert_array_equal(cell.numpy(), value)
+    np.testing.assert_array_equal(cell.grad.numpy(), value)
+
+
+def test_a_compile_that_fails_moves_nothing(device, other_device):
+    models = []
+    for _ in range(2):
+        random.manual_seed(0)
+        model = Mlp(p=0.0)
+        model.optimizer = opt.Adam(0.01)
+        model.compile([Placeholder((8, 6), device=device)])
+        model.train_one_batch(*batch(device))
+        models.append(model)
+    one, two = models
+    with pytest.raises(ShapeError):
+        one.compile([Placeholder((8, 5), device=other_device)])
+    assert {c.device for c in one.get_states().values()} == {one._where()} == {device}
+    for seed in range(3):
+        expected = two.train_one_batch(*batch(device, seed=seed))[1].item()
+        assert one.train_one_batch(*batch(device, seed=seed))[1].item() == expected
+
+
 def test_a_dropped_model_frees_its_memory_at_once(device):
     x, labels = batch(device)
     gc.collect()

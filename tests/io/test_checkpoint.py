@@ -174,6 +174,28 @@ def test_loading_comes_before_compile_as_well(device, path, include_state):
     assert (got == after) is include_state  # without it, dropout draws from where the stream is
 
 
+@pytest.mark.parametrize("include_state", [False, True])
+@pytest.mark.parametrize("moved", [False, True])
+def test_compile_brings_what_was_loaded_to_its_device(
+    device, other_device, path, include_state, moved
+):
+    one = trained(device)
+    save(one, path)
+    after = one.train_one_batch(*batch(device, seed=7))[1].item()
+    two = Net(ADAM(), p=0.4)
+    if moved:
+        two.to(other_device)
+    load(two, path, include_state=include_state, strict=True)
+    before = bits(two.get_states())
+    two.compile([Placeholder((6, 4), device=device)])
+    assert {cell.device for cell in two.get_states().values()} == {device}
+    assert bits(two.get_states()) == before
+    got = two.train_one_batch(*batch(device, seed=7))[1].item()
+    assert (got == after) is include_state
+    slots = two.optimizer.get_states(two.get_params()).values()
+    assert {v.device for v in slots if not isinstance(v, int)} == {device}
+
+
 def test_without_include_state_only_parameters_and_states_come(device, path):
     save(trained(device), path)
     two = trained(device, steps=1)
