@@ -42,6 +42,19 @@ def test_the_gradient_is_the_one_it_shows():
     assert names["x"].grad.tolist() == [[3.0, 4.0]]  # 2 x, and 1 for x[0, 0] alone
 
 
+def test_a_report_of_graphs_is_read_as_it_shows(capsys):
+    names = {}
+    exec(BLOCKS[0], names)
+    capsys.readouterr()
+    exec(BLOCKS[3], names)
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"train_one_batch \d+ bytes held, in eager mode at least \d+", head)
+    launches = sum(int(row.split()[0]) for row in rows)
+    (report,) = names["net"].graph_report()
+    assert launches == report["launches"] > 10
+    assert any(row.endswith(" matmul") for row in rows)
+
+
 @pytest.mark.parametrize("page", [README, *DOCS.glob("*.md")], ids=lambda path: path.name)
 def test_every_link_leads_somewhere(page):
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
