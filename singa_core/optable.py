@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from singa_core import kernels
 from singa_core.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {}
 def register(op: Operation) -> None:
     """Add an operation.
 
-    Raises: ArgumentError if another class or a function has the name, or if it is no part of the
-        core and has no decomposition: it would be tied to the devices that have a kernel for it.
+    Raises: ArgumentError if another class or a function has the name, if it is no part of the
+        core and has no decomposition (it would be tied to the devices that have a kernel for it),
+        or if a kernel was registered for another number of inputs.
     """
     where = f"operation {op.name}"
     taken: Any = OPS.get(op.name, FUNCTIONS.get(op.name))
@@ -41,6 +43,7 @@ def register(op: Operation) -> None:
         rule = "a decomposition, so that it runs on every device"
         hint = "def forward(self, x): ...  made of other operations"
         raise ArgumentError(where, rule, f"none in {_home(op)[1]}", hint=hint)
+    kernels.know(op.name, None if op.variadic else op.inputs)
     OPS[op.name] = op
 
 

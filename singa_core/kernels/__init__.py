@@ -115,8 +115,13 @@ class KernelTable:
         return prepare
 
     def add(self, kernel: Kernel) -> None:
-        """Register one kernel. Raises: ArgumentError if its op and signature are taken."""
+        """Register one kernel.
+
+        Raises: ArgumentError if its op and signature are taken, or no call of the op can have the
+            signature.
+        """
         self._check_free(kernel)
+        check_inputs(kernel.op, kernel.signature, _INPUTS.get(kernel.op))
         self._kernels.setdefault(kernel.op, {})[kernel.signature] = kernel
 
     def _check_free(self, kernel: Kernel) -> None:
@@ -202,6 +207,37 @@ def _code(part: str, codes: Mapping[str, str]) -> str:
 
 
 _TABLES: dict[str, KernelTable] = {}
+_INPUTS: dict[str, tuple[str, ...]] = {}  # of each op that is known, unless it takes any number
+
+
+def check_inputs(op: str, signature: str, inputs: tuple[str, ...] | None) -> None:
+    """Raises: ArgumentError if a signature has another number of inputs than the op (None: any)."""
+    if inputs is None or signature == ALL_SIGNATURES:
+        return
+    left = signature.partition("->")[0]
+    got = left.count(",") + 1 if left else 0
+    if got != len(inputs) and not (left.endswith("*") and got <= len(inputs)):
+        told = (
+            f"{len(inputs)} input{'s' * (len(inputs) > 1)} ({', '.join(inputs)})"
+            if inputs
+            else "no inputs"
+        )
+        rule = f"a signature of {told}, the positional parameters of {op}.infer"
+        raise ArgumentError(f"kernel {op}", rule, f"{got} in {signature!r}")
+
+
+def know(op: str, inputs: tuple[str, ...] | None) -> None:
+    """Say what inputs an op has, for kernels that come and those that came before it.
+
+    Raises: ArgumentError for a kernel that no call of the op can use; nothing is changed then.
+    """
+    for known in _TABLES.values():
+        for signature in known.signatures(op):
+            check_inputs(op, signature, inputs)
+    if inputs is None:
+        _INPUTS.pop(op, None)
+    else:
+        _INPUTS[op] = inputs
 
 
 def table(language: str) -> KernelTable:

@@ -6,6 +6,8 @@ from singa_core import kernels
 from singa_core.dtype import BY_CODE
 from singa_core.errors import ArgumentError
 from singa_core.kernels import KernelTable, NamespaceTable, expand
+from singa_core.operation import Operation
+from singa_core.optable import OPS
 
 
 def types(text):
@@ -94,6 +96,50 @@ def test_a_second_kernel_for_a_signature_is_refused(table):
         "kernel add: needs one kernel for each signature in language 'toy', "
         "got a second f32,f32->f32"
     )
+
+
+@pytest.mark.parametrize(
+    ("op", "signature", "rule"),
+    [("exp", "T,T->T", "1 input (x), the positional parameters of exp.infer, got 2 in 'f32,f32->f32'"),
+     ("add", "T->T", "2 inputs (a, b), the positional parameters of add.infer, got 1 in 'f32->f32'"),
+     ("exp", "->T", "1 input (x), the positional parameters of exp.infer, got 0 in '->f32'"),
+     ("full", "T->T", "no inputs, the positional parameters of full.infer, got 1 in 'f32->f32'"),
+     ("exp", "i32,T*->T",
+      "1 input (x), the positional parameters of exp.infer, got 2 in 'i32,f32*->f32'")],
+)  # fmt: skip
+def test_a_signature_that_no_call_of_the_op_has_is_refused(table, op, signature, rule):
+    for made in (table, table.draft()):
+        with pytest.raises(ArgumentError) as e:
+            made.kernel(op, signature, T="f32 f64")(print)
+        assert str(e.value) == f"kernel {op}: needs a signature of {rule}"
+        assert made.signatures(op) == ()
+
+
+def test_signatures_that_a_call_may_have_are_taken(table):
+    table.kernel("exp", "f32->f32", "f64*->f64", "*")(print)
+    table.kernel("concat", "f32->f32", "f32,f32,f32->f32", "f64*->f64")(print)  # takes any number
+    table.kernel("full", "->f32")(print)
+    table.kernel("an op that is not known", "f32,f32->f32")(print)
+
+
+def test_a_kernel_that_comes_before_its_op_is_checked_when_the_op_comes(monkeypatch):
+    monkeypatch.setattr(kernels, "_TABLES", {})
+    monkeypatch.setattr(kernels, "_INPUTS", {})
+    kernels.table("toy").kernel("late_op", "f32,f32->f32")(print)
+
+    class Late(Operation):
+        name = "late_op"
+
+        def infer(self, x):
+            return x
+
+        def forward(self, x):
+            return x
+
+    with pytest.raises(ArgumentError, match=r"^kernel late_op: needs a signature of 1 input \(x\)"):
+        Late()
+    assert "late_op" not in OPS
+    assert kernels._INPUTS == {}
 
 
 # -- the simple forms -------------------------------------------------------------------------------
