@@ -19,7 +19,7 @@ import pytest
 
 import singa_core.conformance.groups as groups
 from house import counts
-from singa_core.conformance import badge, checking, page, report
+from singa_core.conformance import badge, checking, page, plugin, report
 from singa_core.conformance.backend import describe
 from singa_core.conformance.cases import PRIMITIVES, signatures
 from singa_core.conformance.claims import CLAIMS
@@ -371,6 +371,58 @@ def test_without_pytest_it_says_what_to_install(monkeypatch, capsys):
     assert "pip install 'singa-core[conformance]'" in capsys.readouterr().err
 
 
+def test_without_xdist_workers_are_told_what_to_install(monkeypatch, capsys):
+    there = {"xdist": None}
+    monkeypatch.setattr("singa_core.conformance.runner.find_spec", lambda n: there.get(n, n))
+    assert main(["toy", "-n", "2"]) == 3
+    assert "pip install pytest-xdist" in capsys.readouterr().err
+
+
+WRONG = {
+    "--groups device,rando": "argument --groups: no group 'rando'; try: random (there are manifest, ",
+    "--html none/x.html": "argument --html: needs a file that can be written, got 'none/x.html'",
+    "--report .": "argument --report: needs the name of a file, got the folder '.'",
+    "--badge none/b.svg": "argument --badge: needs a file that can be written, got 'none/b.svg'",
+}
+
+
+@pytest.mark.parametrize("options", WRONG)
+def test_a_wrong_option_is_told_before_anything_runs(options, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["toy", *options.split()])
+    assert stop.value.code == 2
+    assert f"error: {WRONG[options]}" in capsys.readouterr().err
+
+
+STARTS = ["ops.primitive::add", "autograd::add", "autograd::matmul", "device::copy"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("ops.primitive::ad", STARTS[:1]), ("ad[float32-0]", STARTS[:2]), ("copi*", STARTS[3:]),
+        ("autograt::MatMul", STARTS[2:3]), ("device::zzz", []),
+    ],
+)  # fmt: skip
+def test_ids_that_may_have_been_meant(pattern, found):
+    assert plugin.alike(pattern, STARTS) == found
+
+
+def test_a_verdict_names_what_was_selected():
+    made = ledger()
+
+    def scope(*groups, select=(), entire=True):
+        verdict = report.Verdict(made, "core", groups or GROUPS, entire=entire, select=select)
+        assert verdict.data()["scope"] in "".join(page.page(verdict.data()).splitlines()[:6])
+        assert verdict.scope in list(report.lines(verdict))[-1][0]
+        return verdict.scope
+
+    assert scope() == "level core"
+    assert scope("device", "errors") == "a selection (device, errors)"
+    assert scope(select=["device::a", "b*"], entire=False) == "a selection (device::a, b*)"
+    assert scope(entire=False) == "a selection (by options of pytest)"
+
+
 def test_a_backend_that_is_not_there_is_told_once(tmp_path):
     status, data, text = run_kit(tmp_path, "moon", "--groups", "device")
     assert (status, data) == (4, {})
@@ -402,7 +454,11 @@ def test_a_run_from_an_empty_folder_writes_what_it_is_asked_for(tmp_path):
     )
     assert status == 0, text
     assert data["groups"]["device"]["ran"] == 1
-    assert run_kit(tmp_path, "far:MANIFEST", "--select", "device::nothing")[0] not in (0, 1)
+    assert data["scope"] == "a selection (device::copy[7-13-100], device::nothing)"
+    assert "no case is called 'device::nothing'" in text
+    status, _, text = run_kit(tmp_path, "far:MANIFEST", "--select", "device::copi")
+    assert status not in (0, 1)
+    assert "no case is called 'device::copi'; try: device::copy\n" in text
     status, data, text = run_kit(tmp_path, "far:MANIFEST", "--select", "device::copy[nothing]")
     assert status == 1
     assert data["problems"] == ["nothing ran, which is not a pass"]
@@ -440,7 +496,7 @@ def test_the_judges_of_edges_want_the_right_values():
     ("arguments", "wanted"),
     [
         (("cpu_numpy", "--select", "nothing::here"), 5),
-        (("cpu_numpy", "--groups", "nothing"), 4),
+        (("cpu_numpy", "--groups", "nothing"), 2),
         (("nothing",), 4),
         (("cpu_numpy", "--level", "nothing"), 2),
         ((), 2),

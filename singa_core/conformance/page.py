@@ -38,7 +38,7 @@ def page(data: Mapping[str, Any]) -> str:
         device=escape(str(data["device"])),
         verdict="conforms" if good else "does not conform",
         tone="good" if good else "bad",
-        level=escape(data["level"] if data["complete"] else "a selection"),
+        scope=escape(data["scope"]),
         totals=totals(data),
         facts="".join(facts(data)),
         problems=problems(data),

@@ -8,7 +8,7 @@ name it load it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -24,6 +24,7 @@ from singa_core.conformance.options import OPTIONS, OUTPUTS, level_of
 from singa_core.conformance.tolerances import WIDENED
 from singa_core.device import Device
 from singa_core.errors import SingaError
+from singa_core.hints import nearest
 from singa_core.registry import registry
 
 KIT = pytest.StashKey["Kit"]()
@@ -66,10 +67,6 @@ class Kit:
         self.outputs = {kind: option(f"--singa-{kind}") for kind in OUTPUTS}
         chosen = option("--singa-groups")
         self.groups: tuple[str, ...] = tuple(chosen.split(",")) if chosen else tuple(GROUPS)
-        unknown = [name for name in self.groups if name not in GROUPS]
-        if unknown:
-            known = ", ".join(GROUPS)
-            raise pytest.UsageError(f"--singa-groups: no {', '.join(unknown)}; there are {known}")
         self.level = level_of(option("--singa-level"), self.groups if chosen else (), self.select)
         self.unlimited = not (self.select or any(option(name, None) for name in LEAVE_OUT))
         self.complete = False  # all tests of the suite were collected
@@ -78,6 +75,7 @@ class Kit:
         self.session: pytest.Session | None = None
         self.crashes: list[str] = []  # tests that took their worker's process with them
         self.failing: str | None = None
+        self.strange: dict[str, list[str]] = {}  # selected, but no test: what is called alike
 
     @property
     def entire(self) -> bool:
@@ -109,9 +107,21 @@ class Kit:
         if group not in self.groups or not asks_for(self.level, least):
             return False
         start = f"{group}::{subject_of(item)}"
-        return not self.select or any(
-            names(p.partition("[")[0], start) or names(p, start) for p in self.select
-        )
+        return not self.select or any(selects(pattern, start) for pattern in self.select)
+
+
+def selects(pattern: str, start: str) -> bool:
+    """True if a pattern may mean cases whose ids begin so."""
+    return names(pattern.partition("[")[0], start) or names(pattern, start)
+
+
+def alike(pattern: str, starts: Sequence[str]) -> list[str]:
+    """Ids without a bracket that may have been meant by a pattern which means none."""
+    group, _, word = pattern.partition("[")[0].rpartition("::")
+    subject = nearest(word.strip("*"), {start.rpartition("::")[2] for start in starts})
+    found = [start for start in starts if start.rpartition("::")[2] == subject]
+    near = nearest(group, {start.partition("::")[0] for start in found})
+    return [start for start in found if start.partition("::")[0] == near] or found
 
 
 def subject_of(item: pytest.Function) -> str:
@@ -133,8 +143,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kit, order = config.stash[KIT], list(GROUPS)
     kept, dropped, places = [], [], []
     kit.complete = tests_of_the_suite() <= {getattr(i, "originalname", i.name) for i in items}
+    starts: dict[str, None] = {}
     for item in items:
         group = group_of(getattr(item, "function", kit).__module__)
+        if group is not None and isinstance(item, pytest.Function):
+            starts[f"{group}::{subject_of(item)}"] = None
         if group is None or not isinstance(item, pytest.Function):
             kept.append(item)
         elif kit.wants(item, group):
@@ -146,6 +159,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for place, item in zip(places, ours, strict=True):
         kept[place] = item
     items[:] = kept
+    for pattern in kit.select if kit.complete else ():
+        if not any(selects(pattern, start) for start in starts):
+            kit.strange[pattern] = alike(pattern, list(starts))
     if dropped:
         config.hook.pytest_deselected(items=dropped)
 
@@ -246,7 +262,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):
         kit = session.config.stash[KIT]
         ledgers = [ledger.export() for ledger in kit.ledgers.values()]
-        session.config.workeroutput[KEPT] = {"complete": kit.complete, "ledgers": ledgers}
+        told = {"complete": kit.complete, "ledgers": ledgers, "strange": kit.strange}
+        session.config.workeroutput[KEPT] = told
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -255,6 +272,7 @@ def pytest_testnodedown(node: Any) -> None:
     kit = node.config.stash[KIT]
     sent = getattr(node, "workeroutput", {}).get(KEPT, {"complete": False, "ledgers": []})
     kit.complete |= sent["complete"]
+    kit.strange |= sent.get("strange", {})
     for data in sent["ledgers"]:
         ledger = kit.ledgers.setdefault(data["device"], Ledger(data["device"]))
         ledger.merge(data)
@@ -289,7 +307,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             continue  # a word for pytest's -k meant tests that have no case for this device
         for group, failure in map(crashed, kit.crashes):
             ledger.add(group, "failed", failure)
-        verdict = report.Verdict(ledger, kit.level, kit.groups, entire=kit.entire)
+        verdict = report.Verdict(
+            ledger, kit.level, kit.groups, entire=kit.entire, select=kit.select
+        )
         terminalreporter.section(f"conformance of {ledger.device}")
         for line, good in report.lines(verdict):
             terminalreporter.write_line(line, **({} if good else {"red": True}))
@@ -297,6 +317,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         if kit.asked:
             for line in report.write(verdict, kit.outputs):
                 terminalreporter.write_line(line)
+    for pattern, near in kit.strange.items():
+        hint = f"; try: {' or '.join(near)}" if near else ""
+        terminalreporter.write_line(f"no case is called {pattern!r}{hint}", red=True)
     if not kit.ledgers:
         problems.append("nothing ran")
         terminalreporter.write_line("nothing ran: that is not a pass", red=True)

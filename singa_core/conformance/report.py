@@ -27,19 +27,33 @@ class Verdict:
         level: the level that was asked for.
         groups: the groups that were asked for.
         entire: no case of these groups was left out, so that what did not run can be told.
+        select: patterns of cases, if only these were asked for.
 
     Attributes:
         whole: these are all groups of the level.
     """
 
     def __init__(
-        self, ledger: Ledger, level: str, groups: Sequence[str] = tuple(GROUPS), *, entire: bool
-    ) -> None:
+        self, ledger: Ledger, level: str, groups: Sequence[str] = tuple(GROUPS), *, entire: bool,
+        select: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         self.ledger, self.level, self.entire = ledger, level, entire
         asked = [g for g in GROUPS if asks_for(level, GROUPS[g])]
         self.groups = tuple(g for g in asked if g in groups)
         self.whole = entire and len(self.groups) == len(asked)
+        self.select = tuple(select)
         self.problems = list(self._problems())
+
+    @property
+    def scope(self) -> str:
+        """What was tested, in words: a level, or what was selected of it."""
+        if self.whole:
+            return f"level {self.level}"
+        all_groups = len(self.groups) == sum(
+            asks_for(self.level, least) for least in GROUPS.values()
+        )
+        parts = () if all_groups else self.groups
+        return f"a selection ({', '.join(self.select or parts) or 'by options of pytest'})"
 
     @property
     def passed(self) -> bool:
@@ -82,6 +96,7 @@ class Verdict:
             "level": self.level,
             "passed": self.passed,
             "complete": self.whole,
+            "scope": self.scope,
             "problems": self.problems,
             "lowest_failing_group": ledger.lowest_failing(),
             "groups": {
@@ -148,7 +163,7 @@ def lines(verdict: Verdict) -> Iterator[tuple[str, bool]]:
 
 
 def _last(verdict: Verdict) -> str:
-    scope = f"level {verdict.level}" if verdict.whole else "what was selected"
+    scope = verdict.scope
     if verdict.passed:
         return f"  conforms: {scope}, {verdict.totals()['passed']} cases passed"
     lowest = verdict.ledger.lowest_failing()

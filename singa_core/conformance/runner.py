@@ -14,6 +14,7 @@ from pathlib import Path
 from singa_core.conformance.options import OPTIONS, for_pytest
 
 INSTALL = "the kit needs pytest\ntry: pip install 'singa-core[conformance]'"
+WORKERS = "-n: parallel workers need pytest-xdist\ntry: pip install pytest-xdist"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -57,6 +58,9 @@ def main(given: Sequence[str]) -> int:
     made = arguments(given)
     if find_spec("pytest") is None:
         print(INSTALL, file=sys.stderr)
+        return 3
+    if "-n" in made and find_spec("xdist") is None:
+        print(WORKERS, file=sys.stderr)
         return 3
     import pytest  # noqa: PLC0415  (only who runs the kit needs it)
 
