@@ -76,6 +76,39 @@ def test_the_operation_its_kernel_and_its_hooks_work(folder):
     assert [line.split()[0] for line in told[2:]] == ["1", "2"]
 
 
+C_CODE = """
+import sys; sys.path[:0] = [".", {tests!r}]
+import numpy as np, singa_core as sc
+from paper import Paper
+from kernels import add_c_kernels
+from ops import log_cosh
+from singa_core.conformance.layer import check_layer
+from singa_core.kernels.c import c
+from singa_core.registry import registry
+from singa_core.spec import Spec
+add_c_kernels(c)
+for kernel in list(c):
+    if kernel.op == "log_cosh":
+        x = Spec((2, 3), "float32" if "f32" in kernel.signature else "float64")
+        if kernel.signature in ("f32->f32", "f64->f64"):
+            for family in ("cpu", "gpu"):
+                (call,) = kernel.prepare(Paper(family), [x], [x])
+                assert "log1p" in call.source.body and "{{T}}" not in call.source.body
+        print(kernel.signature)
+class Loss(sc.Layer):
+    def forward(self, x):
+        return log_cosh(x)
+if "opencl" in registry.names() and registry.probe("opencl").usable:
+    report = check_layer(Loss, (4, 5), devices=["opencl"])
+    assert report.checks["kernel == decomposition"] >= 6, report
+"""
+
+
+def test_the_kernel_in_c_works(folder):
+    told = start(folder, "-W", "error", "-c", C_CODE.format(tests=str(ROOT / "tests")))
+    assert told.split() == ["f16->f16", "bf16->bf16", "f32->f32", "f64->f64"]
+
+
 def test_the_template_can_be_copied_as_the_page_says(tmp_path):
     """The three commands that give it another name; its tests still pass."""
     (block,) = re.findall(r"```\n(cp -r .*?)```", TEXT, re.DOTALL)

@@ -33,8 +33,7 @@ def run(names: Sequence[str], *, timeout: float, json: bool) -> int:
         known = [name for _, name in wanted]
         for name in names:
             if name not in known:
-                rule = f"the name of a backend or plugin ({', '.join(known) or 'none installed'})"
-                raise ArgumentError("doctor", rule, name, hint=nearest(name, known))
+                raise _unknown(name, known)
         wanted = [(kind, name) for kind, name in wanted if name in names]
     findings = examine(wanted, timeout)
     if names:
@@ -64,6 +63,26 @@ def judge(finding: Finding) -> None:
     """What was named is wrong if it cannot be used; without names it just is not there."""
     if finding.problem is None and not finding.usable:
         finding.problem = Problem("probe", f"not usable here: {why_not(finding)}")
+
+
+def _unknown(name: str, known: Sequence[str]) -> ArgumentError:
+    """The error for a name that nothing is offered under, which may be a pack of layers alone."""
+    rule = f"the name of a backend or plugin ({', '.join(known) or 'none installed'})"
+    for distribution in (name, f"singa-{name.replace('_', '-')}"):
+        if _is_plain(distribution):
+            got = f"{name}, a distribution without an entry point ({distribution})"
+            hint = "its own tests; a pack of layers alone has nothing that the core loads"
+            return ArgumentError("doctor", rule, got, hint=hint)
+    return ArgumentError("doctor", rule, name, hint=nearest(name, known))
+
+
+def _is_plain(distribution: str) -> bool:
+    """True if it is installed and offers neither a backend nor a plugin."""
+    try:
+        points = importlib.metadata.distribution(distribution).entry_points
+    except (importlib.metadata.PackageNotFoundError, ValueError):  # no name that one can have
+        return False
+    return not any(point.group.startswith("singa.") for point in points)
 
 
 # -- what is around --------------------------------------------------------------------------------

@@ -450,6 +450,26 @@ def test_doctor_sees_what_pip_has_left(folder, run):
     assert text.endswith("2 wrong")
 
 
+def test_doctor_a_distribution_of_layers_alone(run, tmp_path, monkeypatch):
+    for name, points in (
+        ("singa-my-gates", ""),
+        ("singa-my-others", "[singa.plugins]\nothers = o"),
+    ):
+        info = tmp_path / f"{name.replace('-', '_')}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(points)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    status, _, err = run("doctor", "my_gates")
+    assert status == 1
+    told = (
+        "got my_gates, a distribution without an entry point (singa-my-gates) try: its own tests; "
+    )
+    assert told in " ".join(err.split())
+    _, _, err = run("doctor", "my_others")  # it has one, under another name
+    assert "without an entry point" not in err
+
+
 def test_doctor_a_name_that_nobody_has(run):
     status, out, err = run("doctor", "cpu_nunpy")
     assert (status, out) == (1, "")
