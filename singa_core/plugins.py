@@ -42,6 +42,7 @@ from singa_core.hooks import hookimpl as hookimpl
 from singa_core.offers import FAULTS, Offer, entry_points
 from singa_core.optable import OPS
 from singa_core.registry import registry
+from singa_core.sample import output_counts
 
 if TYPE_CHECKING:
     import pluggy
@@ -241,6 +242,7 @@ class Packs:
                     close = get_close_matches(op, OPS, n=1)
                     hint = close[0] if close else None
                     raise ArgumentError(f"kernel {op}", "the name of an operation", op, hint=hint)
+                check_outputs(op, draft.signatures(op))
             table.take(draft)
         except FAULTS as error:
             told = f"singa_register_kernels for {language!r}"
@@ -269,6 +271,20 @@ def chosen() -> tuple[str, ...] | None:
         return None
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     return () if text.lower() == "off" else names
+
+
+def check_outputs(op: str, signatures: Sequence[str]) -> None:
+    """Raises: ArgumentError for a kernel with other outputs than the op has in all its samples."""
+    counts: set[int] | None = None
+    for signature in signatures:
+        got = signature.partition("->")[2].count(",") + 1
+        if signature == kernels.ALL_SIGNATURES:
+            continue
+        counts = set(output_counts(OPS[op])) if counts is None else counts
+        if counts and got not in counts:
+            told = " or ".join(map(str, sorted(counts)))
+            rule = f"a signature with as many outputs as {op} has: {told}"
+            raise ArgumentError(f"kernel {op}", rule, f"{got} in {signature!r}")
 
 
 def check_api(pack: Pack) -> None:

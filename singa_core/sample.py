@@ -8,7 +8,7 @@ choice of range.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from singa_core.dtype import as_dtype
+from singa_core.spec import Spec
 
 
 @dataclass(frozen=True)
@@ -77,3 +78,12 @@ class Sample:
 def sample(*inputs: In | tuple[int, ...], **attrs: Any) -> Sample:
     """A Sample; a bare shape stands for `In(shape)`."""
     return Sample(tuple(i if isinstance(i, In) else In(i) for i in inputs), attrs)
+
+
+def output_counts(op: Any) -> Iterator[int]:
+    """How many outputs an op has, by each of its samples; nothing for an op without samples."""
+    for number, one in enumerate(getattr(op, "samples", ())):
+        specs = [Spec(host.shape, host.dtype) for host in one.draw(op.name, number, "float32")]
+        attrs = dict(zip(op.attributes, op.pack(dict(one.attrs)), strict=True))
+        made = op.infer(*specs, **op.settle(*specs, **attrs))
+        yield len(made) if isinstance(made, tuple) else 1

@@ -353,8 +353,14 @@ def test_a_bad_pack_is_left_out_with_a_word(installed, text, expected):
                 "got a second f32->f32"),
         (KERNEL.replace("f32 f64", "f33"), "kernel signature: needs dtype codes like "
                                            "'f32,i64->f32', got 'T->T' with f33"),
+        (KERNEL.replace("T->T", "T,T->T"),
+         "kernel toy_double: needs a signature of 1 input (x), the positional parameters of "
+         "toy_double.infer, got 2 in 'f32,f32->f32'"),
+        (KERNEL.replace("toy_double", "sort").replace("T->T", "T->T,i64,i64"),
+         "kernel sort: needs a signature with as many outputs as sort has: 2, "
+         "got 3 in 'f32->f32,i64,i64'"),
     ],
-    ids=["unknown op", "second kernel", "signature"],
+    ids=["unknown op", "second kernel", "signature", "inputs", "outputs"],
 )  # fmt: skip
 def test_kernels_of_a_bad_pack_are_added_all_or_not_at_all(installed, tables, hooks, expected):
     good = KERNEL.replace("singa_register_kernels", "first").replace("@hookimpl\n", "")

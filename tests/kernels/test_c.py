@@ -118,6 +118,18 @@ def test_places_that_are_right_are_taken():
     assert len(_doubled((1, 2), ["f64", "f32"])) == 1
 
 
+@pytest.mark.parametrize("family", ["cpu", "gpu"])
+def test_an_attribute_can_be_an_argument_of_a_line(family):
+    x, made = Spec((3,), "float32"), []
+    for cap in (2.0, 3.0):
+        scalar = Scalar("capped", ("f32",), (("y0", F32, "tanh(x0 / cap) * cap"),), ("f32",),
+                        numbers=(("cap", "float"),))  # fmt: skip
+        made += calls(Paper(family), scalar, broadcast_walk((3,), [x]), (0, 1), given=(cap,))
+    assert [numbers_of(call)["cap"] for call in made] == [2.0, 3.0]
+    assert made[0].source == made[1].source  # compiled once
+    assert "const float cap" in made[0].source.text()
+
+
 def test_strides_are_arguments_and_no_text():
     shape = (4, 5, 6)
     packed = contiguous_strides(shape)

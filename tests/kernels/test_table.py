@@ -2,12 +2,15 @@
 
 import pytest
 
+import singa_core.kernels.array
+import singa_core.kernels.c  # noqa: F401  (fills the tables)
 from singa_core import kernels
 from singa_core.dtype import BY_CODE
 from singa_core.errors import ArgumentError
 from singa_core.kernels import KernelTable, NamespaceTable, expand
 from singa_core.operation import Operation
 from singa_core.optable import OPS
+from singa_core.plugins import check_outputs
 
 
 def types(text):
@@ -140,6 +143,19 @@ def test_a_kernel_that_comes_before_its_op_is_checked_when_the_op_comes(monkeypa
         Late()
     assert "late_op" not in OPS
     assert kernels._INPUTS == {}
+
+
+@pytest.mark.parametrize("language", ["array", "c"])
+def test_the_core_s_own_kernels_have_the_outputs_of_their_ops(language):
+    for op in kernels.table(language).ops():
+        check_outputs(op, kernels.table(language).signatures(op))
+
+
+def test_outputs_that_no_sample_has_are_told():
+    with pytest.raises(
+        ArgumentError, match="^kernel sort: .* as sort has: 2, got 1 in 'f32->f32'$"
+    ):
+        check_outputs("sort", ["*", "f32->f32,i64", "f32->f32"])
 
 
 # -- the simple forms -------------------------------------------------------------------------------
