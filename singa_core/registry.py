@@ -237,7 +237,8 @@ class Registry:
                 return manifest.name, meant[index]
             if meant:
                 raise no_such_index(alias, index, len(meant), manifest.name)
-            why = "its devices are CPUs" if probe.usable else probe.reason
+            cpus = f"its devices are CPUs; {manifest.name!r} means them"
+            why = cpus if probe.usable else probe.reason
             refused.append(f"{manifest.name} ({why})")
         raise self._nothing(alias, "; ".join(refused) or "no backend of this kind")
 

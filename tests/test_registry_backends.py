@@ -462,7 +462,8 @@ def test_gpu_counts_no_device_that_is_a_cpu(alone, installed):
 def test_a_gpu_where_there_are_cpus_only_is_refused(alone, installed):
     installed("opencl", probe="Probe(True, '', 1, ('cpu',))")
     assert told(Registry().resolve, "gpu", error=BackendNotFound) == (
-        "backend 'gpu': opencl (its devices are CPUs)\ntry: singa doctor"  # it is installed
+        "backend 'gpu': opencl (its devices are CPUs; 'opencl' means them)\n"
+        "try: singa doctor"  # it is installed
     )
 
 

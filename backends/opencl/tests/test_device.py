@@ -89,7 +89,7 @@ def test_gpu_means_a_device_that_its_driver_calls_one(device):
     kinds, gpus = choice.find().kinds, [bool(d.type & cl.device_type.GPU) for d in devices]
     assert [kind == "gpu" for kind in kinds] == gpus
     if "cpu" in kinds and not any(gpus):
-        with pytest.raises(sc.errors.BackendNotFound, match=r"opencl \(its devices are CPUs\)"):
+        with pytest.raises(sc.errors.BackendNotFound, match=r"opencl \(its devices are CPUs;"):
             Registry().resolve("gpu")  # without the devices of the tests
 
 
