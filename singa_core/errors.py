@@ -85,11 +85,6 @@ class ArgumentError(_RuleError, ValueError):
 class OutOfRange(_RuleError, IndexError):
     """An index or a label outside its axis."""
 
-    def reworded(self, where: str, what: str, n: int) -> OutOfRange:
-        """The same in the words of an op that has lowered negative numbers by n, to be refused."""
-        got = self.got + n if isinstance(self.got, int) and self.got < 0 else self.got
-        return OutOfRange(where, f"0 <= {what} < {n}", got)
-
 
 class GradientError(_RuleError, RuntimeError):
     """backward() where there is no path, a freed tape, or a changed leaf."""

@@ -17,7 +17,7 @@ import numpy as np
 from singa_core import homes
 from singa_core.arena import Arena, arena
 from singa_core.device import Device
-from singa_core.errors import OutOfRange, StateLost
+from singa_core.errors import StateLost
 from singa_core.launch import failure
 from singa_core.passes.place import Place, Placed, place
 from singa_core.passes.plan import plan
@@ -291,8 +291,6 @@ class LoopExecutable(Executable):
         if isinstance(error, Exception) and 0 <= number < len(steps):
             step = steps[number]
             told = failure(error, step.entry, self.device)
-            if step.words is not None and isinstance(error, OutOfRange):
-                told = error.reworded(*step.words)
         self.wrote = number >= self._first_write
         if not self.wrote:
             return told

@@ -20,16 +20,12 @@ Attrs = tuple[tuple[str, Any], ...]
 
 @dataclass(frozen=True)
 class Instruction:
-    """One op applied to slots: `outs = op(*ins, **attrs)`.
-
-    `words` tell an index out of range as `OutOfRange.reworded` does: a look-up inside another op.
-    """
+    """One op applied to slots: `outs = op(*ins, **attrs)`."""
 
     op: str
     attrs: Attrs
     ins: tuple[int, ...]
     outs: tuple[int, ...]
-    words: tuple[str, str, int] | None = None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -117,7 +113,6 @@ class Program:
                     "attrs": {name: plain(value) for name, value in i.attrs},
                     "ins": list(i.ins),
                     "outs": list(i.outs),
-                    **({"words": list(i.words)} if i.words else {}),
                 }
                 for i in self.instructions
             ],

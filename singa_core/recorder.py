@@ -82,8 +82,6 @@ class Recorder:
     reads: dict[Any, Source] = field(default_factory=dict)
     met: dict[int, Any] = field(default_factory=dict)
     spent: set[Node] = field(default_factory=set)
-    wording: tuple[str, str, int] | None = None  # of the Nodes to come, see Instruction
-    words: dict[Node, tuple[str, str, int]] = field(default_factory=dict)
 
     def meet(self, owner: Any) -> None:
         """The recording depends on `owner.fingerprint()`: a layer or an optimiser takes part."""
@@ -239,8 +237,6 @@ class Recorder:
             return op.expand(tensors, entry.options)
         node = Node(entry, values, (), tracked, self.token)
         self.nodes.append(node)
-        if self.wording is not None:
-            self.words[node] = self.wording
         outs = tuple(Tensor(None, node, i) for i in range(len(entry.specs)))
         return outs[0] if len(outs) == 1 else outs
 

@@ -87,9 +87,10 @@ def small(name: str, ins: Sequence[DType], outs: Sequence[DType]) -> Iterator[tu
         types = list(ins) * len(shapes) if name == "concat" else ins
         inputs = [In(s, d.name, low=1, high=6) for s, d in zip(shapes, types, strict=True)]
         if name in PLACES:
-            # every second number is negative, and counts from the end
+            # every second number is negative, where one can be, and counts from the end
             numbers = np.arange(np.prod(shapes[1], dtype=int)).reshape(shapes[1])
-            index = numbers * 3 % PLACES[name] - 5 * (numbers % 2)
+            from_end = 0 if ins[1].kind == "uint" else 5 * (numbers % 2)
+            index = numbers * 3 % PLACES[name] - from_end
             inputs[1] = In(shapes[1], ins[1].name, values=index)
         typed = {"dtype": outs[0].name} if name in TYPED else {}
         yield kind, Case(name, 0, Sample(tuple(inputs), attrs | typed), (*ins, *outs)[0].name)

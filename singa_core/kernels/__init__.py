@@ -33,6 +33,18 @@ DRAW = "random_bits"
 """The primitive that makes elements by their index: all that is random is made of its words."""
 
 
+def place_rule(op: str, n: int, role: str | None = None) -> tuple[str, str]:
+    """(op, rule) that an index outside an axis of size n is told with; `role` as `gather` has it.
+
+    >>> place_rule("gather", 3), place_rule("gather", 3, "embedding: id")
+    (('gather', '-3 <= index < 3'), ('embedding', '0 <= id < 3'))
+    """
+    if role is None:
+        return op, f"-{n} <= index < {n}"
+    where, _, what = role.partition(": ")
+    return where, f"0 <= {what} < {n}"
+
+
 @dataclass(frozen=True)
 class Kernel:
     """One kernel of one op for one dtype signature.

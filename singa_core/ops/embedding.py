@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from singa_core.errors import ArgumentError, DTypeError, OutOfRange, ShapeError
+from singa_core.errors import ArgumentError, DTypeError, ShapeError
 from singa_core.indexing import signed
-from singa_core.mode import MODE
 from singa_core.operation import Needs, Operation
 from singa_core.ops.base import Grads, check_kind
 from singa_core.ops.creation import zeros
-from singa_core.ops.elementwise_pairs import equal, less, where
+from singa_core.ops.elementwise_pairs import equal, where
 from singa_core.ops.indexing import gather, scatter_add
 from singa_core.sample import In, sample
 from singa_core.spec import Spec
@@ -60,9 +56,7 @@ class Embedding(Operation):
         return weight.with_shape((*ids.shape, weight.shape[1]))
 
     def forward(self, ids: Tensor, weight: Tensor, *, padding_idx: int | None) -> Tensor:
-        n = weight.shape[0]
-        with out_of_range(self.name, "id", n):
-            y: Tensor = gather(weight, not_negative(ids, n), axis=0)
+        y: Tensor = gather(weight, ids, axis=0, role="embedding: id")
         return y
 
     def backward(
@@ -76,37 +70,6 @@ class Embedding(Operation):
             grad = where(padding, 0.0, grad)
         nothing = zeros(weight.shape, dtype=weight.dtype, device=grad.device)
         return None, scatter_add(nothing, signed(ids), grad, axis=0)
-
-
-def not_negative(ids: Tensor, n: int) -> Tensor:
-    """Numbers for `gather` on an axis of size n, negative ones moved to where it refuses them.
-
-    It would take -1 for the last one. Too large ones it refuses as they are.
-    """
-    i = signed(ids)
-    if ids.dtype.kind == "uint":
-        return i
-    moved: Tensor = where(less(i, 0), i - n, i)
-    return moved
-
-
-@contextmanager
-def out_of_range(where: str, what: str, n: int) -> Iterator[None]:
-    """What `gather` says about numbers from `not_negative`, in the words of the op that was called.
-
-    Also when a graph is replayed. A device that tells errors late does so in gather's words.
-    """
-    recorder = MODE.get().recorder
-    before = None if recorder is None else recorder.wording
-    if recorder is not None:
-        recorder.wording = (where, what, n)
-    try:
-        yield
-    except OutOfRange as error:
-        raise error.reworded(where, what, n) from None
-    finally:
-        if recorder is not None:
-            recorder.wording = before
 
 
 embedding = Embedding()

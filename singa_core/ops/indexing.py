@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from singa_core.errors import DTypeError, ShapeError
+from singa_core.errors import ArgumentError, DTypeError, ShapeError
+from singa_core.indexing import signed
 from singa_core.operation import Needs, Operation
 from singa_core.ops.base import Grads
 from singa_core.ops.creation import iota, zeros
@@ -42,8 +43,11 @@ class Gather(Operation):
     """Elements of x at the places in `index` along an axis, y[.., i.., ..] = x[.., index[i..], ..].
 
     Shapes: x (a, n, b), index (...) -> y (a, ..., b).
-    Dtype: any, kept; int32 or int64, negative from the end.
-    Raises: OutOfRange on devices that check; DTypeError for an index of another dtype.
+    Dtype: any, kept; integers, negative from the end.
+    Args: role: what the index is, and to which op, as `embedding: id`: negative ones are wrong
+        then, and errors are told in these words.
+    Raises: ArgumentError for a role of another form; DTypeError for an index of no integers;
+        OutOfRange on devices that check.
     Source: NumPy, `take`; ONNX, `Gather`.
 
     >>> from singa_core import tensor
@@ -59,19 +63,30 @@ class Gather(Operation):
         sample((3, 2), _ONE, axis=-1),
         sample((3, 2), _NONE, axis=0),
         sample(In((4,), "any"), _at(3, 1), axis=0),
+        sample((4, 3), _at(2, 0, 2, 3), axis=0, role="embedding: id"),
+        sample((2, 3), In((2,), "uint8", 0, 3), axis=1, role="embedding: id"),
+        sample((3, 2), In((2,), "int8", values=[-3, 1], grad=False), axis=0),
     )
 
-    def settle(self, x: Spec, index: Spec, *, axis: int = 0) -> dict[str, Any]:
-        return {"axis": check_axis(self.name, axis, x.ndim, x=x)}
+    def settle(
+        self, x: Spec, index: Spec, *, axis: int = 0, role: str | None = None
+    ) -> dict[str, Any]:
+        if role is not None and not all(role.partition(": ")):
+            raise ArgumentError(self.name, "a role like 'embedding: id'", repr(role))
+        return {"axis": check_axis(self.name, axis, x.ndim, x=x), "role": role}
 
-    def infer(self, x: Spec, index: Spec, *, axis: int = 0) -> Spec:
-        check_index(self.name, index, x=x, index=index)
+    def infer(self, x: Spec, index: Spec, *, axis: int = 0, role: str | None = None) -> Spec:
+        if not index.dtype.is_integer:
+            rule = "an index of an integer dtype"
+            raise DTypeError(self.name, rule, index.dtype, x=x, index=index)
         return x.with_shape(gathered(x, index, axis))
 
-    def backward(self, grad: Tensor, index: Tensor, *, needs: Needs, axis: int) -> Grads:
+    def backward(
+        self, grad: Tensor, index: Tensor, *, needs: Needs, axis: int, role: str | None
+    ) -> Grads:
         spec = needs.specs[0]
         nothing = zeros(spec.shape, dtype=spec.dtype, device=grad.device)
-        return scatter_add(nothing, index, grad, axis=axis), None
+        return scatter_add(nothing, signed(index), grad, axis=axis), None
 
 
 class Write(Operation):

@@ -13,7 +13,6 @@ from singa_core.operation import Needs, Operation
 from singa_core.ops.base import Grads, check_kind, wide
 from singa_core.ops.creation import iota
 from singa_core.ops.elementwise_pairs import equal, where
-from singa_core.ops.embedding import not_negative, out_of_range
 from singa_core.ops.indexing import gather
 from singa_core.ops.normalization import log_softmax
 from singa_core.sample import In, sample
@@ -70,9 +69,8 @@ def pick(name: str, x: Tensor, labels: Tensor) -> Tensor:
     Raises: OutOfRange, in `name`'s words.
     """
     n, c = labels.size, x.shape[-1]
-    with out_of_range(name, "label", c):
-        # a look-up in 0, 1 ... c-1 checks the labels; a bad one would read from another row
-        checked = gather(iota(c, device=x.device), not_negative(labels.reshape(n), c), axis=0)
+    # a look-up in 0, 1 ... c-1 checks the labels; a bad one would read from another row
+    checked = gather(iota(c, device=x.device), labels.reshape(n), axis=0, role=f"{name}: label")
     at = iota(n, device=x.device) * c + checked
     picked: Tensor = gather(x.reshape(n * c), at, axis=0)
     return picked.reshape(labels.shape)

@@ -9,7 +9,6 @@ from singa_core.errors import ArgumentError, DTypeError, ShapeError
 from singa_core.indexing import signed
 from singa_core.ops.base import check_kind, takes_tensors, wide
 from singa_core.ops.elementwise_pairs import where
-from singa_core.ops.embedding import not_negative, out_of_range
 from singa_core.ops.indexing import gather
 from singa_core.ops.loss import (
     negative_log_likelihood,
@@ -204,11 +203,10 @@ def counted(
     name: str, target: Tensor, weight: Tensor | None, ignore: int | None, scores: Tensor
 ) -> tuple[Tensor, Count]:
     """Labels (...) with 0 in place of the ignored ones, and what they count; scores (..., c)."""
-    labels, kept, share, c = target, None, None, scores.shape[-1]
+    labels, kept, share = target, None, None
     if ignore is not None:
         kept = signed(target) != ignore
         labels = where(kept, signed(target), 0)
     if weight is not None:
-        with out_of_range(name, "label", c):
-            share = gather(weight, not_negative(labels, c), axis=0)
+        share = gather(weight, labels, axis=0, role=f"{name}: label")
     return labels, Count(kept, share)

@@ -64,8 +64,7 @@ def number(
     for node in recorder.nodes:
         ins = tuple(slots.use(value) for value in node.inputs or () if value is not None)
         outs = tuple(slots.define((node, i)) for i in range(len(node.specs)))
-        op, words = node.entry.op.name, recorder.words.get(node)
-        instructions.append(Instruction(op, node.entry.attrs, ins, outs, words=words))
+        instructions.append(Instruction(node.entry.op.name, node.entry.attrs, ins, outs))
     return Program(
         results=tuple(slots.use(value) for value in results),
         updates=slots.pairs(updates),

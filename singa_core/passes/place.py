@@ -38,7 +38,6 @@ class Step:
     ins: list[Place]
     outs: list[int]
     text: str
-    words: tuple[str, str, int] | None = None
 
     @property
     def title(self) -> str:
@@ -122,7 +121,7 @@ class _Placer:
             dtypes = [spec.dtype.name for spec in entry.in_specs]
             raise KernelMissing(op.name, dtypes, self.device, ["no kernel takes these inputs"])
         outs = [self.source(slot) for slot in instruction.outs]
-        self.placed.steps.append(Step(entry, ins, outs, _text(instruction), instruction.words))
+        self.placed.steps.append(Step(entry, ins, outs, _text(instruction)))
 
     def pack(self, place: Place) -> Place:
         """A packed copy of a place, shared by those who need one soon."""

@@ -21,11 +21,12 @@ PLACES = (
 )
 
 
-def indexed(kernel):
+def indexed(kernel, role=None):
     """x, i, axis, and for each place of what i selects the place in x that it means."""
     for shape, axis, places in PLACES:
         x = make([n % 2 for n in range(math.prod(shape))], ins(kernel)[0], shape)
-        i = np.array(places, ins(kernel)[1].numpy)
+        from_front = places if role is None else np.array(places, np.int64) % shape[axis]
+        i = np.array(from_front, ins(kernel)[1].numpy)
         found = {}
         for place in np.ndindex(*shape[:axis], *i.shape, *shape[axis + 1 :]):
             n = int(i[place[axis : axis + i.ndim]]) % shape[axis]
@@ -34,13 +35,16 @@ def indexed(kernel):
 
 
 @kernels("gather")
-def test_gather(kernel):
-    for x, i, axis, found in indexed(kernel):
-        y = run(kernel, x, i, axis=axis)
+@pytest.mark.parametrize("role", [None, "embedding: id"])
+def test_gather(kernel, role):
+    if role is None and ins(kernel)[1].name.startswith("uint"):
+        return  # none counts from the end
+    for x, i, axis, found in indexed(kernel, role):
+        y = run(kernel, x, i, axis=axis, role=role)
         assert y.shape == x.shape[:axis] + i.shape + x.shape[axis + 1 :]
         assert numbers(y) == [numbers(x[there])[0] for there in found.values()]
     nothing = np.zeros(0, ins(kernel)[1].numpy)
-    assert run(kernel, make([], ins(kernel)[0], (0, 2)), nothing, axis=0).shape == (0, 2)
+    assert run(kernel, make([], ins(kernel)[0], (0, 2)), nothing, axis=0, role=role).shape == (0, 2)
 
 
 @kernels("scatter_add", "scatter")
@@ -70,12 +74,27 @@ def test_halves_scatter_in_float32(code):
 @pytest.mark.parametrize("bad", [3, -4, 100])
 def test_an_index_outside_is_named(kernel, bad):
     x = np.zeros((2, 3), ins(kernel)[0].numpy)
+    if ins(kernel)[1].name.startswith("uint"):
+        return  # none counts from the end
     i = np.array([0, bad, 77], ins(kernel)[1].numpy)
-    values = () if kernel.op == "gather" else (np.zeros((2, 3), x.dtype),)
+    values, attrs = (np.zeros((2, 3), x.dtype),), {}
+    if kernel.op == "gather":
+        values, attrs = (), {"role": None}
     with pytest.raises(OutOfRange, match=f"^{kernel.op}: needs -3 <= index < 3, got {bad}$"):
-        launch(kernel, (x, i, *values), {"axis": 1})
+        launch(kernel, (x, i, *values), {"axis": 1, **attrs})
     with pytest.raises(OutOfRange, match="needs -0 <= index < 0, got 0"):
-        launch(kernel, (x[:0], i[:1], *(v[:1] for v in values)), {"axis": 0})
+        launch(kernel, (x[:0], i[:1], *(v[:1] for v in values)), {"axis": 0, **attrs})
+
+
+@kernels("gather")
+@pytest.mark.parametrize("bad", [3, -1, -4, 127, 2**32 - 1, -(2**63), 2**63 - 1, 2**64 - 1])
+def test_an_index_with_a_role_is_told_as_it_is(kernel, bad):
+    kind = ins(kernel)[1].numpy
+    if not np.iinfo(kind).min <= bad <= np.iinfo(kind).max:
+        return
+    x, i = np.zeros((2, 3), ins(kernel)[0].numpy), np.array([0, bad, 2], kind)
+    with pytest.raises(OutOfRange, match=f"^embedding: needs 0 <= id < 3, got {bad}$"):
+        launch(kernel, (x, i), {"axis": 1, "role": "embedding: id"})
 
 
 @kernels("sort")

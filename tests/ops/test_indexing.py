@@ -60,7 +60,7 @@ def test_an_index_outside_is_refused_where_the_device_checks(array, device):
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda x, i: ops.gather(x, x, axis=0), DTypeError, r"gather: needs an index of int32 or int64, got float32"),
+        (lambda x, i: ops.gather(x, x, axis=0), DTypeError, r"gather: needs an index of an integer dtype, got float32"),
         (lambda x, i: ops.gather(x, i, axis=1), ShapeError, r"gather: needs -1 <= axis < 1, got 1"),
         (lambda x, i: ops.scatter_add(x, i, x, axis=0), ShapeError, r"scatter_add: needs v.shape == \(2,\), got \(3,\)"),
         (lambda x, i: ops.put(x, i, x), ShapeError, r"put: needs v.shape == index.shape, got \(3,\)"),

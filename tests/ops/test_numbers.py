@@ -194,7 +194,7 @@ INDEX = np.array([HUGE], np.uint64)
 )  # fmt: skip
 def test_an_unsigned_index_out_of_range_is_not_the_last_one(array, device, look_up):
     x = array([[1.0, 2.0], [3.0, 4.0]])
-    with pytest.raises(OutOfRange, match="got [24]|9223372036854775807"):  # noqa: PT012  (or later)
+    with pytest.raises(OutOfRange, match="got [24]|9223372036854775807|18446744073709551615"):  # noqa: PT012  (or later)
         look_up(array(INDEX), x)
         device.synchronize()
 

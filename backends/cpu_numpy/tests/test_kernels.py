@@ -152,14 +152,18 @@ def indexed(code, index):
         (values(code, (2, 5)), 1),
         (values(code, (5, 0)), 0),
     ):
-        for i in (
-            np.array([[0, -1, 4], [-5, 4, 4]], dtype),
-            np.array([[0, -1, 4], [-5, 4, 4]], dtype).T[::-1],
-            np.array(3, dtype),
-            np.array([], dtype),
-        ):
-            yield (x, i), {"axis": axis}
+        for i in ([[0, -1, 4], [-5, 4, 4]], 3, []):
+            places = np.array(i, np.int64).astype(dtype)
+            yield (x, places), {"axis": axis}
+            yield (x, places.T[::-1] if places.ndim else places), {"axis": axis}
     yield (values(code, (0, 3)), np.array([], dtype)), {"axis": 0}
+
+
+def looked_up(code, index):
+    for (x, i), attrs in indexed(code, index):
+        if not index.startswith("u"):  # which does not count from the end
+            yield (x, i), {**attrs, "role": None}
+        yield (x, (i.astype(np.int64) % 5).astype(i.dtype)), {**attrs, "role": "embedding: id"}
 
 
 def added(code, index, _):
@@ -182,7 +186,7 @@ def fills():
 CASES = {
     "where": selections, "sum": sums, "prod": sums, "max": extremes, "min": extremes,
     "cumsum": scans, "cumprod": scans, "argmax": places_of_extremes, "argmin": places_of_extremes,
-    "matmul": products, "concat": joins, "set_slice": insertions, "gather": indexed,
+    "matmul": products, "concat": joins, "set_slice": insertions, "gather": looked_up,
     "scatter_add": added, "full": fills, "random_bits": draws,
     "softmax": scans, "log_softmax": scans,
 }  # fmt: skip
@@ -297,5 +301,5 @@ def test_gather_names_the_index_before_it_writes(code, bad):
     x, i = values("f32", (3, 2)), np.array([0, bad, 99], BY_CODE[code].numpy)
     y = np.ones((3, 2), np.float32)
     with pytest.raises(OutOfRange, match=f"gather: needs -3 <= index < 3, got {bad}$"):
-        prepared(kernel, (x, i), Spec(y.shape, y.dtype), {"axis": 0})(x, i, y)
+        prepared(kernel, (x, i), Spec(y.shape, y.dtype), {"axis": 0, "role": None})(x, i, y)
     assert (y == 1).all()

@@ -190,6 +190,8 @@ class OpenCLDevice(Device):
             self._faults_read[:] = 0
             cl.enqueue_copy(self.queue, self.faults, self._faults_read, is_blocking=True)
             op, rule = self.compiler.sites[site]
+            if found == 2:  # unsigned
+                value %= 2**64
             raise OutOfRange(op, rule, value)
 
     def bind(

@@ -40,7 +40,7 @@ class Compiler(Target):
         if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
             self.options.append("-cl-fp32-correctly-rounded-divide-sqrt")
         self.sites: list[tuple[str, str]] = []
-        self.faults: Any = None  # three words: found, site, value
+        self.faults: Any = None  # three words: found (2: an unsigned value), site, value
         self.context: Any = None
         self.queue: Any = None
         self.waiting: list[Step] = []

@@ -23,7 +23,7 @@ def pairs(x: HostArray, index: HostArray, axis: int) -> Iterator[tuple[Place, Pl
                 yield (*before, *i, *after), (*before, source, *after)
 
 
-def gather(x: HostArray, index: HostArray, *, axis: int = 0) -> HostArray:
+def gather(x: HostArray, index: HostArray, *, axis: int = 0, role: str | None = None) -> HostArray:
     """One read for each place."""
     axis %= x.ndim
     y = np.empty(x.shape[:axis] + index.shape + x.shape[axis + 1 :], x.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from singa_core.errors import OutOfRange
-from singa_core.kernels import ANY, INTS
+from singa_core.kernels import ANY, INTS, place_rule
 from singa_core.kernels.array import array
 
 PLACES = "i32 i64"
@@ -13,17 +13,17 @@ HALVES = "f16 bf16"
 WIDE = f"{INTS} f32 f64"
 
 
-def check_places(op: str, i: Any, n: int) -> None:
-    """Raises: OutOfRange unless every index in `i` fits an axis of size `n`."""
-    bad = (i < -n) | (i >= n)
+def check_places(op: str, i: Any, n: int, role: str | None = None) -> None:
+    """Raises: OutOfRange unless every index in `i` fits an axis of size `n`, or its role there."""
+    bad = (i < (-n if role is None else 0)) | (i >= n)
     if bad.any():
-        raise OutOfRange(op, f"-{n} <= index < {n}", int(i[bad][0]))
+        raise OutOfRange(*place_rule(op, n, role), int(i[bad][0]))
 
 
-@array.kernel("gather", "T,I->T", strides=True, returning=True, T=ANY, I=PLACES)
-def gather(xp: Any, x: Any, i: Any, *, axis: int) -> Any:
-    check_places("gather", i, x.shape[axis])
-    return xp.take(x, i, axis=axis)
+@array.kernel("gather", "T,I->T", strides=True, returning=True, T=ANY, I=INTS)
+def gather(xp: Any, x: Any, i: Any, *, axis: int, role: str | None) -> Any:
+    check_places("gather", i, x.shape[axis], role)
+    return xp.take(x, i.astype(xp.int64), axis=axis)
 
 
 @array.kernel("scatter_add", "T,I,T->T", strides=True, returning=True, T=WIDE, I=PLACES)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from singa_core.dtype import BY_CODE
-from singa_core.kernels import ANY, INTS
+from singa_core.kernels import ANY, INTS, place_rule
 from singa_core.kernels.c import c
 from singa_core.kernels.c.dialect import FAULT, INT_LIMIT, Call, Source, Target, computed
 from singa_core.kernels.c.elementwise import cast_calls, copied, moved
@@ -27,14 +27,9 @@ WIDE = f"{INTS} f32 f64"
 _FAULT = (("fault", "i64", "inout"),)
 
 
-def rule(op: str, n: int) -> tuple[str, str]:
-    """What a wrong index is told with."""
-    return op, f"-{n} <= index < {n}"
-
-
-@c.calls("gather", "T,I->T", strides=True, T=ANY, I=PLACES)
+@c.calls("gather", "T,I->T", strides=True, T=ANY, I=INTS)
 def gather(
-    target: Target, ins: Sequence[AnyForm], outs: Sequence[Spec], *, axis: int
+    target: Target, ins: Sequence[AnyForm], outs: Sequence[Spec], *, axis: int, role: str | None
 ) -> list[Call]:
     x, index = ins
     n, step = x.shape[axis], x.strides[axis]
@@ -44,17 +39,20 @@ def gather(
     number = (*(0,) * before, *index.strides, *(0,) * after)
     path = walk(outs[0].shape, source, number, outs[0].strides)
     code, at = moved(x.dtype).code, index.dtype.code
+    # as an unsigned number, a negative index is too large
+    from_end = "if (k < 0) k += n; " if role is None and not at.startswith("u") else ""
     raw = (
-        f"long k = LD_{at}(a1, {{1}}); if (k < 0) k += n; "
-        f"if (k < 0 || k >= n) FAULT_FOUND(a1[{{1}}]) else b0[{{2}}] = a0[{{0}} + (IDX)k * step];"
+        f"long k = (long)LD_{at}(a1, {{1}}); {from_end}"
+        f"if ((ulong)k >= (ulong)n) FAULT_FOUND(a1[{{1}}]) "
+        "else b0[{2}] = a0[{0} + (IDX)k * step];"
     )
     scalar = Scalar(
-        "gather", (code, at), (), (code,), raw=raw, extra=_FAULT,
+        "gather" if from_end else "look_up", (code, at), (), (code,), raw=raw, extra=_FAULT,
         numbers=(("n", "long"), ("step", "IDX"), ("site", "long")),
     )  # fmt: skip
     wide = (n - 1) * abs(step) + path.size > INT_LIMIT
     made = calls(
-        target, scalar, path, (0, 1, 2, FAULT), given=(n, step), fault=rule("gather", n)
+        target, scalar, path, (0, 1, 2, FAULT), given=(n, step), fault=place_rule("gather", n, role)
     )  # fmt: skip
     return (
         [replace(call, source=replace(call.source, wide=True)) for call in made] if wide else made
@@ -126,7 +124,7 @@ def _write_call(
     )  # fmt: skip
     items = grouped(strips * ranges, group)
     numbers_ = (*given.values(), *values, *also)
-    return Call(source, (items,), (group,), (*where, FAULT), numbers_, fault=rule(op, places))
+    return Call(source, (items,), (group,), (*where, FAULT), numbers_, fault=place_rule(op, places))
 
 
 _SCATTER = """

@@ -71,11 +71,11 @@ typedef unsigned long long ulong;
 """
 
 # The first kernel that finds a fault is told of, since later ones may read what it has not written;
-# of its work items any one is. What is larger than a signed number can be is told as the largest.
+# of its work items any one is. The first word is 2 where the third is an unsigned number.
 FAULTS: Final = """
-#define TOLD(value) ((value) > 0 && (long)(value) < 0 ? 0x7fffffffffffffff : (long)(value))
 #define FAULT_FOUND(value) \\
-    { if (!fault[0]) { fault[1] = site; fault[2] = TOLD(value); } fault[0] = 1; }
+    { if (!fault[0]) { fault[1] = site; fault[2] = (long)(value); \\
+        fault[0] = (value) - (value) - 1 > 0 ? 2 : 1; } }
 """
 
 # Halves without a type for them: bits in, bits out, ties to even; NaN stays NaN.

@@ -9,9 +9,10 @@ from singa_core.kernels.array.indexing import PLACES, check_places
 from singa_cpu_numpy.kernels import numpy
 
 
-@numpy.kernel("gather", "T,I->T", strides=True, T=ANY, I=PLACES)
-def gather(x, i, y, *, axis):
-    _check("gather", i, x.shape[axis])
+@numpy.kernel("gather", "T,I->T", strides=True, T=ANY, I=INTS)
+def gather(x, i, y, *, axis, role):
+    _check("gather", i, x.shape[axis], role)
+    i = i.astype(np.intp, copy=False)  # NumPy does not take uint64
     np.take(x, i, axis, y, "wrap")  # mode "raise" would check again, and buffer y to do so
 
 
@@ -32,7 +33,8 @@ def scatter_add(target, ins, outs, *, axis):
     return launch
 
 
-def _check(op, i, n):
+def _check(op, i, n, role=None):
     """`check_places` in two passes without temporaries; the slow one finds the culprit."""
-    if i.size and not (-n <= np.minimum.reduce(i, None) and np.maximum.reduce(i, None) < n):
-        check_places(op, i, n)
+    least = -n if role is None else 0
+    if i.size and not (least <= np.minimum.reduce(i, None) and np.maximum.reduce(i, None) < n):
+        check_places(op, i, n, role)
