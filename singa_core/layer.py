@@ -156,7 +156,14 @@ class Layer:
         below = {id(cell) for layer in self.sublayers().values() for _, cell in layer._own()}
         for name, parameter in self._own():
             if None not in parameter.shape:
-                parameter.materialize(device)
+                try:
+                    parameter.materialize(device)
+                except (SingaError, MemoryError):
+                    raise
+                except Exception as error:  # of a user's initialiser
+                    rule = "an initialiser that gives its first value"
+                    told = f"{type(error).__name__}: {error}"
+                    raise ArgumentError(f"parameter {name!r}", rule, told) from error
             elif id(parameter) not in below:
                 raise ShapeError(
                     f"parameter {name!r}", "known sizes after initialize()", parameter.shape,

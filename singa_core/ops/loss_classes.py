@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from singa_core.checks import check_number
-from singa_core.errors import ArgumentError, DTypeError, ShapeError
-from singa_core.indexing import signed
+from singa_core.dtype import fits, promote
+from singa_core.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from singa_core.ops.base import check_kind, takes_tensors, wide
 from singa_core.ops.elementwise_pairs import where
 from singa_core.ops.indexing import gather
@@ -47,13 +47,13 @@ def cross_entropy(
         label_smoothing: the part of each target that is spread evenly over the classes, 0 to 1.
         weight: how much each class counts, (c,); a mean is divided by the labels' weights, summed.
             One over shares is divided by their number.
-        ignore_index: a label, also of no class, that counts for nothing; the mean of these is NaN.
-            Not for shares.
+        ignore_index: a label, also of no class or dtype, that counts for nothing; the mean of these
+            is NaN. A tensor of one integer is read at once. Not for shares.
 
     Raises: ShapeError for a target or a weight of another shape, or the mean of no samples;
-        DTypeError; OutOfRange for a label outside 0 <= label < c that is not the ignored one;
-        ArgumentError for an ignored label beside shares, a label_smoothing outside 0 to 1, or
-        another reduction.
+        DTypeError; DeviceError; OutOfRange for a label outside 0 <= label < c that is not the
+        ignored one; ArgumentError for an ignored label beside shares, a label_smoothing outside 0
+        to 1, or another reduction.
     Source: C. M. Bishop, Pattern Recognition and Machine Learning (2006), eq. 4.108; smoothing:
         arXiv:1512.00567, section 7.
 
@@ -76,7 +76,7 @@ def cross_entropy(
         losses = times(losses, count.share)
     if label_smoothing:
         losses = smoothed(losses, times(log_probs, weight), label_smoothing)
-    return count.reduce(name, losses, reduction)
+    return count.reduce(name, losses, reduction).astype(logits.dtype)
 
 
 @takes_tensors
@@ -101,11 +101,12 @@ def nll_loss(
         axis: where the classes are.
         reduction: "mean", over everything but `axis`; "sum"; or "none", a loss for each sample.
         weight: how much each class counts, (c,); a mean is divided by the labels' weights, summed.
-        ignore_index: a label, also of no class, that counts for nothing; the mean of these is NaN.
+        ignore_index: a label, also of no class or dtype, that counts for nothing; the mean of these
+            is NaN. A tensor of one integer is read at once.
 
     Raises: ShapeError for a target or a weight of another shape, or the mean of no samples;
-        DTypeError; OutOfRange for a label outside 0 <= label < c that is not the ignored one;
-        ArgumentError for another reduction.
+        DTypeError; DeviceError; OutOfRange for a label outside 0 <= label < c that is not the
+        ignored one; ArgumentError for another reduction.
     Source: C. M. Bishop, Pattern Recognition and Machine Learning (2006), eq. 4.108.
 
     >>> from singa_core import tensor
@@ -119,7 +120,7 @@ def nll_loss(
     scores = last(log_probs, axis)
     labels, count = counted(name, target, weight, ignore_index, scores)
     losses = times(negative_log_likelihood(scores, labels), count.share)
-    return count.reduce(name, losses, reduction)
+    return count.reduce(name, losses, reduction).astype(log_probs.dtype)
 
 
 def smoothed(losses: Tensor, log_probs: Tensor, part: float) -> Tensor:
@@ -155,19 +156,33 @@ def check_labels(
     if not target.dtype.is_integer:
         hint = "target.astype('int64')"
         raise DTypeError(where, "labels of an integer dtype", target.dtype, hint=hint, **named)
+    if target.size and not x.shape[axis]:
+        raise ShapeError(where, f"{name} of at least one class", x.shape, **named)
+    check_beside(where, x, target=target)
     if not x.dtype.is_floating:
         raise DTypeError(where, f"{name} of a floating dtype", x.dtype, **named)
 
 
 def weights(where: str, weight: Tensor | None, scores: Tensor, axis: int) -> Tensor | None:
-    """Weights of the classes, in the scores' type. Raises: ShapeError; DTypeError."""
+    """Weights of the classes, in a float type that holds them. Raises: as `cross_entropy`."""
     if weight is None:
         return None
     check_kind(where, "number", weight=weight)
     if weight.shape != (scores.shape[axis],):
         rule = f"weight.shape ({scores.shape[axis]},), one for each class"
         raise ShapeError(where, rule, weight.shape, weight=weight)
-    return weight.astype(scores.dtype)
+    check_beside(where, scores, weight=weight)
+    kind = wide(scores).dtype
+    return weight.astype(promote(kind, weight.dtype) if weight.dtype.is_floating else kind)
+
+
+def check_beside(where: str, scores: Tensor, **others: Tensor) -> None:
+    """Raises: DeviceError for tensors that are not on the scores' device."""
+    for name, x in others.items():
+        if x.device is not scores.device:
+            hint = f"{name}.to({scores.device.name!r})"
+            rule = f"{name} on {scores.device}, where the scores are"
+            raise DeviceError(where, rule, x.device, hint=hint, scores=scores, **others)
 
 
 def check_no_label(where: str, ignore_index: int | None) -> None:
@@ -204,9 +219,9 @@ def counted(
 ) -> tuple[Tensor, Count]:
     """Labels (...) with 0 in place of the ignored ones, and what they count; scores (..., c)."""
     labels, kept, share = target, None, None
-    if ignore is not None:
-        kept = signed(target) != ignore
-        labels = where(kept, signed(target), 0)
+    if ignore is not None and fits(ignore, target.dtype):  # another is no label of these
+        kept = target != ignore
+        labels = where(kept, target, 0)
     if weight is not None:
         share = gather(weight, labels, axis=0, role=f"{name}: label")
     return labels, Count(kept, share)

@@ -267,3 +267,14 @@ def test_layers_are_not_pickled(store):
     text = r"Linear: needs copy.deepcopy\(layer\), or layer.get_states\(\) to store its numbers, got pickle"
     with pytest.raises(ArgumentError, match=text):
         store(Linear(1))
+
+
+def test_an_initialiser_that_raises_is_told_with_layer_and_parameter(device):
+    model = Sequential(Linear(2), Linear(1, weight_init=lambda shape, draw: 1 / 0))
+    told = (
+        r"^parameter 'weight': needs an initialiser .*, got ZeroDivisionError: (.|\n)*1 \(Linear\)"
+    )
+    with pytest.raises(ArgumentError, match=told) as caught:
+        model(tensor([[1.0]], device=device))
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert not any(cell.materialized for cell in model.get_states().values())

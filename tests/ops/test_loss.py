@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from checks import both, check_against_torch, check_gradients, random
-from singa_core import ops
+from singa_core import ops, tensor
 from singa_core.autograd import gradients
 from singa_core.engine import graph
-from singa_core.errors import ArgumentError, DTypeError, OutOfRange, ShapeError
+from singa_core.errors import ArgumentError, DeviceError, DTypeError, OutOfRange, ShapeError
 
 LABELS = [((4, 3), (4,)), ((2, 3, 5), (2, 3)), ((3,), ()), ((1, 1), (1,))]
 REDUCTIONS = ["mean", "sum", "none"]
@@ -224,6 +224,52 @@ def test_a_label_outside_the_classes_is_named(array, device, op, bad, dtype):
         losses(x, labels).numpy()
     with pytest.raises(OutOfRange, match=told):
         graph(losses)(x, labels).numpy()
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
+def test_an_ignored_label_hides_no_other(array, name):
+    """The loss of zeros is log 3, the likelihood of zeros 0: the bad label must be told."""
+    function = getattr(ops, name)
+    x, large = array(np.zeros((2, 3), np.float32)), np.array([0, 2**64 - 1], np.uint64)
+    for ignored in (2**63 - 1, 2**64 - 2, -1, 2**70):
+        with pytest.raises(OutOfRange, match="got 18446744073709551615$"):
+            function(x, array(large), ignore_index=ignored, reduction="none").numpy()
+    for kind, ignored in (("uint64", 2**64 - 1), ("int64", -(2**63)), ("int8", -128)):
+        labels = array(np.array([0, ignored], kind))
+        y = function(x + 1.0, labels, ignore_index=ignored, reduction="none")
+        expected = [math.log(3.0) if name == "cross_entropy" else -1.0, 0.0]
+        np.testing.assert_allclose(y.numpy(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32"])
+def test_a_weight_beyond_the_scores_type_is_no_infinity(array, kind):
+    """log 2 for each sample, whatever its weight; shares of (1/2, 1/2) weigh their mean."""
+    x, far = array(np.zeros((2, 2)), kind), 1e5 if kind == "float16" else 1e39
+    weight = array(np.array([far, far]), "float32" if kind == "float16" else "float64")
+    for function, scores in ((ops.cross_entropy, x), (ops.nll_loss, x - math.log(2.0))):
+        y = both(partial(function, weight=weight), scores, array([0, 1]))
+        assert y.dtype.name == kind
+        assert float(y) == pytest.approx(math.log(2.0), rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
+def test_a_class_loss_names_what_lies_elsewhere(array, other_device, name):
+    function, x = getattr(ops, name), array(np.zeros((2, 3), np.float32))
+    weight, labels = (tensor(v, device=other_device) for v in ([1.0, 1.0, 1.0], [0, 1]))
+    with pytest.raises(DeviceError, match=f"^{name}: needs weight on .*, got {other_device}\n"):
+        function(x, array([0, 1]), weight=weight)
+    with pytest.raises(DeviceError, match=f"^{name}: needs target on .*, got {other_device}\n"):
+        function(x, labels, weight=array([1.0, 1.0, 1.0]))
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
+def test_labels_of_no_classes_are_told(array, name):
+    function, x = getattr(ops, name), array(np.zeros((2, 0), np.float32))
+    with pytest.raises(
+        ShapeError, match=rf"^{name}: needs \w+ of at least one class, got \(2, 0\)"
+    ):
+        function(x, array([7, 7]), ignore_index=7, reduction="sum")
+    assert float(function(x[:0], array(np.zeros(0, int)), reduction="sum")) == 0.0
 
 
 ENDS = [
