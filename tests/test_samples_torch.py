@@ -78,7 +78,7 @@ def scatter_add(x, index, v, *, axis=0):
     return x.index_add(axis, index.reshape(-1), v)
 
 
-def gather(x, index, *, axis=0):
+def gather(x, index, *, axis=0, role=None):
     axis, index = axis % x.ndim, counted_from_the_front(x, index, axis)
     taken = x.index_select(axis, index.reshape(-1))
     return taken.reshape((*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]))

@@ -112,7 +112,7 @@ BROKEN = {
 def overwrite(placed):
     for i, (cell, root) in enumerate(placed.writes):
         own = placed.cells[cell]
-        place._rename_root(placed, root, own)
+        place._rename_roots(placed, {root: own})
         placed.writes[i] = cell, own
 
 
