@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from singa_core.checks import check_number
 from singa_core.dtype import fits, promote
@@ -64,8 +64,8 @@ def cross_entropy(
     name = "cross_entropy"
     check_number(name, "label_smoothing", label_smoothing, 0.0, 1.0)
     axis = check_axis(name, axis, logits.ndim, logits=logits)
-    weight = weights(name, weight, logits, axis)
-    scores, count = last(logits, axis), Count()
+    weight = None if weight is None else weights(name, weight, logits, axis)
+    scores, count = last(logits, axis), ALIKE
     if target.shape == logits.shape:
         check_no_label(name, ignore_index)
         losses, log_probs = soft_cross_entropy(scores, times(last(target, axis), weight))
@@ -76,7 +76,8 @@ def cross_entropy(
         losses = times(losses, count.share)
     if label_smoothing:
         losses = smoothed(losses, times(log_probs, weight), label_smoothing)
-    return count.reduce(name, losses, reduction).astype(logits.dtype)
+    loss = count.reduce(name, losses, reduction)
+    return loss if weight is None else loss.astype(logits.dtype)
 
 
 @takes_tensors
@@ -115,12 +116,13 @@ def nll_loss(
     """
     name = "nll_loss"
     axis = check_axis(name, axis, log_probs.ndim, log_probs=log_probs)
-    weight = weights(name, weight, log_probs, axis)
+    weight = None if weight is None else weights(name, weight, log_probs, axis)
     check_labels(name, target, axis, log_probs=log_probs)
     scores = last(log_probs, axis)
     labels, count = counted(name, target, weight, ignore_index, scores)
     losses = times(negative_log_likelihood(scores, labels), count.share)
-    return count.reduce(name, losses, reduction).astype(log_probs.dtype)
+    loss = count.reduce(name, losses, reduction)
+    return loss if weight is None else loss.astype(log_probs.dtype)
 
 
 def smoothed(losses: Tensor, log_probs: Tensor, part: float) -> Tensor:
@@ -141,32 +143,32 @@ def last(x: Tensor, axis: int) -> Tensor:
 
 
 def check_labels(
-    where: str, target: Tensor, axis: int, *, shares: bool = False, **scores: Tensor
+    where: str, target: Tensor, axis: int, *, shares: bool = False, **scores: Any
 ) -> None:
     """Check labels against the scores of the classes along `axis`: one tensor, under its name.
 
     Raises: ShapeError, which also tells the shape of shares if these would do; DTypeError.
     """
     ((name, x),) = scores.items()
-    named: dict[str, Any] = {**scores, "target": target}
-    without = x.shape[:axis] + x.shape[axis + 1 :]
-    if target.shape != without:
-        rule = f"target.shape {without} (labels)" + (f" or {x.shape} (shares)" if shares else "")
-        raise ShapeError(where, rule, target.shape, **named)
-    if not target.dtype.is_integer:
-        hint = "target.astype('int64')"
-        raise DTypeError(where, "labels of an integer dtype", target.dtype, hint=hint, **named)
-    if target.size and not x.shape[axis]:
-        raise ShapeError(where, f"{name} of at least one class", x.shape, **named)
-    check_beside(where, x, target=target)
+    shape, labels = x.spec.shape, target.spec  # a property of a tensor costs a call
+    without = shape[:axis] + shape[axis + 1 :]
+    if labels.shape != without:
+        rule = f"target.shape {without} (labels)" + (f" or {shape} (shares)" if shares else "")
+        raise ShapeError(where, rule, labels.shape, **scores, target=target)
+    if not labels.dtype.is_integer:
+        hint, rule = "target.astype('int64')", "labels of an integer dtype"
+        raise DTypeError(where, rule, labels.dtype, hint=hint, **scores, target=target)
+    if not shape[axis] and labels.itemcount:
+        rule = f"{name} of at least one class"
+        raise ShapeError(where, rule, shape, **scores, target=target)
+    if target.device is not x.device:
+        check_beside(where, x, target=target)
     if not x.dtype.is_floating:
-        raise DTypeError(where, f"{name} of a floating dtype", x.dtype, **named)
+        raise DTypeError(where, f"{name} of a floating dtype", x.dtype, **scores, target=target)
 
 
-def weights(where: str, weight: Tensor | None, scores: Tensor, axis: int) -> Tensor | None:
+def weights(where: str, weight: Tensor, scores: Tensor, axis: int) -> Tensor:
     """Weights of the classes, in a float type that holds them. Raises: as `cross_entropy`."""
-    if weight is None:
-        return None
     check_kind(where, "number", weight=weight)
     if weight.shape != (scores.shape[axis],):
         rule = f"weight.shape ({scores.shape[axis]},), one for each class"
@@ -205,6 +207,8 @@ class Count(NamedTuple):
 
     def reduce(self, name: str, losses: Tensor, reduction: Reduction) -> Tensor:
         """Losses that have their shares, reduced."""
+        if self is ALIKE:
+            return reduce(name, losses, reduction)
         kept, share = self
         if kept is not None:
             losses = where(kept, losses, 0.0)  # also what is infinite
@@ -214,10 +218,15 @@ class Count(NamedTuple):
         return (wide(losses).sum() / wide(share).sum()).astype(losses.dtype)
 
 
+ALIKE: Final = Count()
+
+
 def counted(
     name: str, target: Tensor, weight: Tensor | None, ignore: int | None, scores: Tensor
 ) -> tuple[Tensor, Count]:
     """Labels (...) with 0 in place of the ignored ones, and what they count; scores (..., c)."""
+    if weight is None and ignore is None:
+        return target, ALIKE
     labels, kept, share = target, None, None
     if ignore is not None and fits(ignore, target.dtype):  # another is no label of these
         kept = target != ignore
