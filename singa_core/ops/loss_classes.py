@@ -207,8 +207,6 @@ class Count(NamedTuple):
 
     def reduce(self, name: str, losses: Tensor, reduction: Reduction) -> Tensor:
         """Losses that have their shares, reduced."""
-        if self is ALIKE:
-            return reduce(name, losses, reduction)
         kept, share = self
         if kept is not None:
             losses = where(kept, losses, 0.0)  # also what is infinite

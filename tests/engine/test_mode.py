@@ -4,23 +4,11 @@ import threading
 
 import pytest
 
+from checks import Interrupted
 from singa_core import mode
 from singa_core.mode import MODE, Mode, enable_grad, execute_once, grad_enabled, no_grad, use_mode
 
 BLOCKS = [no_grad, enable_grad, execute_once]
-
-
-class Interrupted:
-    """A context variable; an interrupt comes right after it was set for the first time."""
-
-    def __init__(self, var):
-        self.var, self.get, self.calls = var, var.get, 0
-
-    def set(self, value):
-        self.var.set(value)
-        self.calls += 1
-        if self.calls == 1:
-            raise KeyboardInterrupt
 
 
 WHERE = [

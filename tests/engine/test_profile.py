@@ -5,7 +5,7 @@ import threading
 import pytest
 
 import singa_core as sc
-from checks import must_copy
+from checks import Interrupted, must_copy
 from nets import batch, check_profile, contents, made
 from singa_core import profiling
 from singa_core.errors import ArgumentError, DeviceFailure, StateLost
@@ -93,18 +93,6 @@ def test_two_threads_may_be_in_one_block(array):
 
 
 def test_a_block_that_an_interrupt_keeps_from_being_entered_times_nothing(array, monkeypatch):
-    class Interrupted:
-        """A context variable; an interrupt comes right after it was set for the first time."""
-
-        def __init__(self, var):
-            self.var, self.get, self.calls = var, var.get, 0
-
-        def set(self, value):
-            self.var.set(value)
-            self.calls += 1
-            if self.calls == 1:
-                raise KeyboardInterrupt
-
     double = sc.graph(lambda x: x + x)
     x = array([1.0])
     times = Profile()
